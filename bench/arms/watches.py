@@ -36,7 +36,7 @@ async def fill(app: Everpoll, order: gate.Order) -> None:
         tasks = []
         for number in range(start, min(start + FILL, order["runs"])):
             delay_s = from_s + rng.uniform(0, order["every_s"])
-            log = [Decision(now, "cadence", "the cadence says so", delay_s)]
+            log = [Decision(now, "cadence", "the cadence waits so", delay_s)]
             memory = RunMemory(f"r{number}", "looking", f"id-{number}", started_at=now, begun_at=now, looks=3, log=log)
             task = watch.new_task({"sql": "select 1"}, f"r{number}", f"id-{number}", delay_s)
             tasks.append(replace(task, memory=encode(memory), events=()))

@@ -138,7 +138,7 @@ _NAMES = {
     "everpoll.tables": "AdoptedTable Row Table",
     "everpoll.watches": "Done Fail Learned LookContext RunInfo Started Wait Watch WatchRun",
 }
-"""Where names are at home, for the interpreter; all others are errors. Type checkers read the imports above."""
+"""The module of each name, for the interpreter; other names are in `errors`. Type checkers read the imports above."""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _ROOMS = frozenset(
     {"app", "errors", "jobs", "logs", "loops", "monitors", "policy", "stores", "tables", "testing", "watches"}

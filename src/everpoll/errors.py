@@ -3,8 +3,8 @@
 EverpollError
 ├── BadInput (ValueError)       a value that everpoll cannot use
 │   ├── BadDuration             not a duration: the message shows what is accepted
-│   └── WrongState              a task or a run that has ended, runs, or does not run: the call is not allowed then
-├── NotFound (LookupError)      nothing has that name or id; caught by this one name for all fronts
+│   └── WrongState              the state of the task or run does not allow the call
+├── NotFound (LookupError)      nothing has that name or id; base of the errors of all fronts
 │   ├── JobNotFound             … no job of that name is registered here
 │   ├── WatchNotFound           … no watch of that name is registered here
 │   ├── LoopNotFound            … no loop has that name
@@ -19,11 +19,11 @@ EverpollError
 │       └── RightsMissing       … as this role: it lacks a right; the message has the GRANT
 ├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
 ├── TableUnfit                  a table of the user's own lacks columns that its mapping names; carries the DDL
-├── LeaseLost                   this worker was declared dead; its tasks belong to others now
+├── LeaseLost                   this worker was declared dead; other workers run its tasks now
 ├── KeyTaken                    `enqueue` that rejects: another task has the key; carries that task
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── ProcessEnded                the process of a job with run="process" ended before it answered
-├── NoThreadLeft                every thread for plain functions hangs in one that is past its timeout
+├── NoThreadLeft                every thread for plain functions is blocked by a function past its timeout
 ├── RolledBack                  a job called `complete()` in a transaction that was not committed when the job ended
 ├── Hopeless                    you raise it: another try cannot succeed, so the job or the run fails at once
 ├── JobFailed                   `result()` of a job that failed; carries the last error
@@ -40,11 +40,11 @@ import typing as _typing
 
 
 class EverpollError(Exception):
-    """Base of every error that everpoll raises by itself."""
+    """Base of all errors of everpoll."""
 
 
 class BadInput(EverpollError, ValueError):
-    """A value that cannot be used; the message says what can."""
+    """A value that everpoll cannot use; the message says what to write instead."""
 
 
 class BadDuration(BadInput):
@@ -56,7 +56,7 @@ class WrongState(BadInput):
 
 
 class NotFound(EverpollError, LookupError):
-    """Nothing has that name or id; the message names those that exist, where there are few."""
+    """Nothing has that name or id; if there are few names, the message lists them."""
 
 
 class JobNotFound(NotFound):
@@ -112,7 +112,7 @@ class SchemaOutdated(EverpollError):
 
 
 class TableUnfit(EverpollError):
-    """An adopted table cannot be used as it is; the message names everything that is missing, `ddl` would add it."""
+    """An adopted table lacks columns; the message names them, and `ddl` has the statements that add them."""
 
     def __init__(self, message: str, ddl: list[str] | None = None) -> None:
         super().__init__(message)
@@ -132,7 +132,7 @@ class KeyTaken(EverpollError):
 
 
 class JobTimeout(EverpollError, TimeoutError):
-    """One run took longer than its timeout; it counts as if it had raised."""
+    """One run took longer than its timeout, which counts as a failure."""
 
 
 class ProcessEnded(EverpollError):
@@ -140,7 +140,7 @@ class ProcessEnded(EverpollError):
 
 
 class NoThreadLeft(EverpollError):
-    """Every thread for plain functions, replaced ones included, hangs in a function that is past its timeout."""
+    """Every thread for plain functions, replaced ones included, is blocked by a function past its timeout."""
 
 
 class RolledBack(EverpollError):
@@ -184,7 +184,7 @@ class RunCanceled(EverpollError):
 
 
 class NothingLeftToWait(EverpollError):
-    """Under a virtual clock every task waits and no timer is set that could wake one."""
+    """Under a virtual clock, every task waits and no timer can wake one."""
 
 
 class EverpollWarning(UserWarning):

@@ -175,7 +175,7 @@ def test_a_filter_that_fits_nothing_says_so(pages: Pages, path: str, says: str) 
 
 
 def test_loading_and_error_are_looks_of_their_own(shop: ShopServer, pages: Pages, complaints: Complaints) -> None:
-    """Loading shows while an answer is on its way; an error says what the server said, and asks again."""
+    """Loading shows while an answer is on its way; an error says what the server said, and tries again."""
     complaints.expect("503")
     page = pages.open("/workers")
     held: list[Route] = []

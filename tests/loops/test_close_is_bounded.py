@@ -91,7 +91,7 @@ def test_semantics_11_a_loop_never_dies_silently(caplog: pytest.LogCaptureFixtur
 
     with caplog.at_level(logging.ERROR):
         stage.play(scene)
-    assert caplog.messages == ["loop 'prices' does not end: it was canceled and is left behind"]
+    assert caplog.messages == ["loop 'prices' does not end after it was canceled"]
 
 
 def test_a_caller_that_waits_for_a_trigger_is_answered() -> None:

@@ -83,7 +83,7 @@ WRONG = [
     ("status", "it ends where an operator should be"),
     ("status ==", "it ends where a value should be"),
     ("status = 200", "cannot read = 200"),
-    ("status == 200 and status < 300", "there is more behind it: and"),
+    ("status == 200 and status < 300", "unexpected text after the condition: and"),
     ('status == "200"', "status is compared with whole numbers"),
     ("status == 200.5", "status is compared with whole numbers"),
     ("status == true", "status is compared with whole numbers"),

@@ -242,7 +242,7 @@ def test_a_configuration_of_gatus() -> None:
         'alerting: set up a channel named "slack"; its settings are not carried over',
         (
             'endpoint "core/back-end": condition "[DOMAIN_EXPIRATION] > 720h" is not carried over: '
-            "everpoll knows nothing like [DOMAIN_EXPIRATION]"
+            "everpoll has no counterpart of [DOMAIN_EXPIRATION]"
         ),
         'endpoint "core/back-end": header "Cookie" has its secret in plain text; write ${NAME}, and set it there',
         'endpoint "core/back-end": client.insecure is not carried over',
@@ -306,11 +306,11 @@ CONDITIONS = {
     "[HEADER].Content-Type == application/json": 'header["content-type"] == "application/json"',
 }
 NOT_TRANSLATED = {
-    "[DNS_RCODE] == NOERROR": "everpoll knows nothing like [DNS_RCODE]",
-    "[CONTEXT].user == 1": "everpoll knows nothing like [CONTEXT].user",
-    "age([BODY].time) < 1h": "everpoll knows nothing like age([BODY].time)",
+    "[DNS_RCODE] == NOERROR": "everpoll has no counterpart of [DNS_RCODE]",
+    "[CONTEXT].user == 1": "everpoll has no counterpart of [CONTEXT].user",
+    "age([BODY].time) < 1h": "everpoll has no counterpart of age([BODY].time)",
     "[BODY].items[*].ok == true": "cannot be followed",
-    "[IP] == pat(1?2)": "of patterns only * is known",
+    "[IP] == pat(1?2)": "in patterns, everpoll knows only *",
     "[STATUS] == pat(2*)": "matches is not an operator here",
     "[STATUS] == [BODY].code": "it does not compare something of the answer with a value",
     "1 == 1": "it does not compare something of the answer with a value",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from everpoll.monitors import Status
 from everpoll.monitors.control import Control, read, write
 from everpoll.monitors.decision import decide, wake
-from everpoll.monitors.turns import MAX_TRACKED
+from everpoll.monitors.incident_changes import MAX_TRACKED
 
 from .scenes import NOON, Story, answer, dependency, report, service
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everpoll.monitors import Status
-from everpoll.monitors.circles import grouped
+from everpoll.monitors.dependency_cycles import grouped
 from everpoll.monitors.graph import Graph, Opinion, ServiceFacts
 
 reproducible = settings(derandomize=True, deadline=None, max_examples=300)

@@ -10,7 +10,7 @@ from everpoll.monitors.alerting import Alert
 from everpoll.monitors.decision import register
 from everpoll.monitors.incident import Situation, acknowledge, next_step
 from everpoll.monitors.maintenance import once
-from everpoll.monitors.why import Circumstances, why
+from everpoll.monitors.why import ServiceSituation, why
 
 from .scenes import NOON, Story, refusal, service
 
@@ -19,7 +19,7 @@ def reported(story: Story, later_s: float = 0.0, **around: object) -> str:
     """Everything that is said, that long after the last look."""
     looked_at = story.control.looked_at
     now = (NOON if looked_at is None else looked_at) + later_s
-    answer = why(story.definition, story.control, now, Circumstances(**around))  # type: ignore[arg-type]
+    answer = why(story.definition, story.control, now, ServiceSituation(**around))  # type: ignore[arg-type]
     return "\n".join([answer.verdict, *answer.evidence, answer.advice or ""])
 
 
@@ -83,14 +83,14 @@ def test_the_next_look_waits_for_its_host() -> None:
 def test_another_target_is_due_now() -> None:
     story = outage(10)
     story.definition = service(target="https://other.example/health")
-    assert "due now: the target is another one" in reported(story, 5)
+    assert "due now: the target has changed" in reported(story, 5)
 
 
 def test_a_stale_service_without_a_worker() -> None:
     story = Story(service())
     story.answers()
     text = reported(story, 3_600, is_worker_alive=False)
-    assert "billing was up, and is stale: no look has said anything about it for 1h." in text
+    assert "billing was up, and is stale: no look was conclusive for 1h." in text
     assert "no worker is running: start one with everpoll run" in text
 
 

@@ -58,12 +58,12 @@ def test_until_five_runs_have_ended_learned_is_its_fallback() -> None:
 
 def test_learned_looks_first_where_runs_end_and_says_why() -> None:
     plan = Learned(FALLBACK).learn([PastRun(57, 63)] * 30)
-    first_s, why = plan.decided(History(), Random(1))
+    first_s, why = plan.wait_and_reason(History(), Random(1))
     assert 45 < first_s < 75
     assert why.startswith("half of the runs ended within the next 1m"), why
-    beyond_s, why = plan.decided(History(3, 500.0), Random(1))
+    beyond_s, why = plan.wait_and_reason(History(3, 500.0), Random(1))
     assert beyond_s == 16
-    assert why == "longer than nearly all earlier runs: the backoff says 16s"
+    assert why == "longer than nearly all earlier runs: the backoff waits 16s"
 
 
 def test_half_as_many_looks() -> None:
@@ -209,18 +209,18 @@ def test_a_kind_for_each_operation_fills_no_memory() -> None:
     learning = Learning("watch 'query'", Learned(FALLBACK), str, RationedLog(logging.getLogger("everpoll.watches")))
     learning.read([{"span": [1, 2], "learned_as": f"known {number}"} for number in range(1_000)])
     for number in range(10_000):
-        learning.decided(learning.kind_of(number), 0, RunMemory("r"), 0.0, Random(1))
+        learning.next_wait(learning.kind_of(number), 0, RunMemory("r"), 0.0, Random(1))
     assert len(learning._known) == 1
     for number in range(1_000):
-        learning.decided(f"known {number}", 0, RunMemory("r"), 0.0, Random(1))
+        learning.next_wait(f"known {number}", 0, RunMemory("r"), 0.0, Random(1))
     assert len(learning._known) == 1_001
 
 
 def test_kinds_without_a_history_leave_the_others_as_they_are() -> None:
     learning = Learning("watch 'query'", Learned(FALLBACK), str, RationedLog(logging.getLogger("everpoll.watches")))
     learning.read([{"span": [57, 63]}] * 30)
-    _, unknown = learning.decided("new", 0, RunMemory("r"), 0.0, Random(1))
-    _, known = learning.decided("", 0, RunMemory("r"), 0.0, Random(1))
+    _, unknown = learning.next_wait("new", 0, RunMemory("r"), 0.0, Random(1))
+    _, known = learning.next_wait("", 0, RunMemory("r"), 0.0, Random(1))
     assert str(unknown).startswith("fewer than 5 runs have ended")
     assert str(known).startswith("half of the runs ended within")
 
@@ -247,7 +247,7 @@ def test_what_was_learned_outlives_a_restart(stage: WatchStage) -> None:
         runs = restarted.learning.runs()
         assert [run.running_s < 60 <= run.ended_s for run in runs] == [True] * 6
         assert all(run.progress for run in runs)
-        _, why = restarted.learning.decided("", 0, RunMemory("r"), 0.0, Random(1))
+        _, why = restarted.learning.next_wait("", 0, RunMemory("r"), 0.0, Random(1))
         assert str(why).startswith("half of the runs ended within the next")
 
     stage.play(scene)

@@ -160,11 +160,11 @@ def test_a_check_that_is_not_registered_is_named(stage: WatchStage) -> None:
 
     async def scene() -> None:
         run = await watch.begin({}, id="r")
-        with pytest.raises(RunFailed, match=r"no check has that name.*there are: rowset"):
+        with pytest.raises(RunFailed, match=r"no check has that name.*known checks: rowset"):
             await run.result()
 
     stage.play(scene)
-    with pytest.raises(BadInput, match="is there already"):
+    with pytest.raises(BadInput, match="is registered already"):
         watch.verify("rowset")
 
 

@@ -57,7 +57,7 @@ async def test_of_several_calls_that_were_told_to_wait_the_longest_counts() -> N
 def test_equal_decisions_in_a_row_keep_the_time_of_the_first() -> None:
     memory = RunMemory("r")
     for at in (1.0, 2.0, 3.0, 4.0):
-        memory.note(Decision(at, "cadence", "the cadence says so", 1.0))
+        memory.note(Decision(at, "cadence", "the cadence waits so", 1.0))
     [one] = memory.log
     assert (one.first_at, one.at, one.times) == (1.0, 4.0, 4)
 
@@ -65,19 +65,19 @@ def test_equal_decisions_in_a_row_keep_the_time_of_the_first() -> None:
 def test_a_probe_that_the_rate_holds_up_is_no_probe() -> None:
     """Else no run would ask for a whole cooldown, and the silence would count as a failure."""
     remotes = Remotes(Rate(1, per="1s"), Breaker(1, "1m"), lambda: 0.0)
-    assert remotes.ask("host", 0.0) is None
+    assert remotes.admit("host", 0.0) is None
     assert remotes.failed("host", 0.0) is not None
-    remotes._of("host").tokens = Tokens(0.0, 61.0)
-    held_up = remotes.ask("host", 61.0)
+    remotes._state("host").tokens = Tokens(0.0, 61.0)
+    held_up = remotes.admit("host", 61.0)
     assert held_up is not None
     assert held_up.rule == "rate"
-    assert remotes.ask("host", 62.0, has_token=True) is None, "it is the probe now"
+    assert remotes.admit("host", 62.0, has_token=True) is None, "it is the probe now"
 
 
 def test_a_look_that_was_let_go_changes_nothing_any_more() -> None:
     memory = RunMemory("r", started_at=0.0, handle="h")
     context = look(memory, 100.0)
-    context.let_go()
+    context.detach()
     context.memory["late"] = True
     context.confirm("gone", True)
     context.due("probe")

@@ -267,7 +267,7 @@ def test_look_many_that_answers_for_fewer_fails_no_run_at_once(stage: WatchStage
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"budget": "29m"}, "no watch without a deadline"),
+        ({"budget": "29m"}, "a watch needs a budget"),
         ({"every": None}, "every=None: write Backoff"),
         ({"name": "a:b"}, "without ':'"),
         ({"timeout": 0}, "timeout"),
@@ -285,7 +285,7 @@ def test_bad_options_are_refused_with_what_to_write(stage: WatchStage, options: 
 
 def test_a_function_that_asks_for_what_there_is_not_is_refused(stage: WatchStage) -> None:
     watch = stage.watch()
-    with pytest.raises(BadInput, match="it cannot be given 'run'; there are op, key"):
+    with pytest.raises(BadInput, match="there is no parameter 'run'; its parameters may be op, key"):
 
         @watch.start
         async def start(_op: Any, run: Any) -> None: ...

@@ -18,9 +18,7 @@ def test_a_handle_that_is_none_starts_nothing_by_mistake(stage: WatchStage, hand
     watch = stage.whole()
 
     async def scene() -> None:
-        with pytest.raises(
-            BadInput, match=r"watch 'query': handle=.* is not a handle; leave it out to have it started"
-        ):
+        with pytest.raises(BadInput, match=r"watch 'query': handle=.* is not a handle; leave it out to call start"):
             await watch.begin({}, id="r", handle=handle)
         assert stage.remote.count("start") == 0
 
@@ -159,10 +157,10 @@ async def _wants_outcome(_op: Any, outcome: Any) -> None: ...
 @pytest.mark.parametrize(
     ("what", "function", "answer"),
     [
-        ("start", _wants_w, "start: it cannot be given 'w'; there are op, key$"),
-        ("cancel", _wants_outcome, "cancel: it cannot be given 'outcome'; there are op, key, handle$"),
-        ("cleanup", _wants_w, "cleanup: it cannot be given 'w'; there are op, key, handle, outcome$"),
-        ("start", _reserved, r"start: its first parameter is the operation: write def _reserved\(op, …\)"),
+        ("start", _wants_w, "start: there is no parameter 'w'; its parameters may be op, key$"),
+        ("cancel", _wants_outcome, "cancel: there is no parameter 'outcome'; its parameters may be op, key, handle$"),
+        ("cleanup", _wants_w, "cleanup: there is no parameter 'w'; its parameters may be op, key, handle, outcome$"),
+        ("start", _reserved, r"start: the first parameter must be the operation: write def _reserved\(op, …\)"),
         ("start", _yields, "start is a generator"),
     ],
 )

@@ -203,14 +203,14 @@ def test_a_wish_of_a_remote_in_trouble_is_heard_within_the_budget_only(stage: Wa
 def test_a_clock_that_is_set_back_freezes_no_remote() -> None:
     remotes = Remotes(Rate(1, per="1m"), Breaker(1, "5m"), lambda: 0.0)
     day_s = 86_400.0
-    assert remotes.ask("a", 10 * day_s) is None
+    assert remotes.admit("a", 10 * day_s) is None
     remotes.failed("a", 10 * day_s)
-    resting = remotes.ask("a", 9 * day_s)
+    resting = remotes.admit("a", 9 * day_s)
     assert resting is not None
     assert resting.wait_s < 600
-    assert remotes.ask("a", 9 * day_s + 301) is None
+    assert remotes.admit("a", 9 * day_s + 301) is None
     remotes.answered("a")
-    waiting = remotes.ask("a", 9 * day_s + 302)
+    waiting = remotes.admit("a", 9 * day_s + 302)
     assert waiting is None or waiting.wait_s < 120
 
 
@@ -218,9 +218,9 @@ def test_many_remotes_do_not_push_out_the_ones_in_trouble() -> None:
     remotes = Remotes(None, Breaker(1, "5m"), lambda: 0.0)
     remotes.failed("broken", 0.0)
     for number in range(REMOTES_LIMIT + 50):
-        remotes.ask(f"r{number}", 1.0)
+        remotes.admit(f"r{number}", 1.0)
         remotes.answered(f"r{number}")
-    assert remotes.ask("broken", 2.0) is not None
+    assert remotes.admit("broken", 2.0) is not None
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), KeyError("x")])

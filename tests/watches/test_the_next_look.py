@@ -7,7 +7,7 @@ import pytest
 
 from everpoll import Budget
 from everpoll.watches import Done, Learned, Wait
-from everpoll.watches.schedule import NextLook, Wishes, is_last, next_look, spent
+from everpoll.watches.schedule import LookTimes, NextLook, is_last, next_look, spent
 from watches.stage import DOCUMENT, WatchStage
 
 BUDGET = Budget("100s", looks=10)
@@ -15,7 +15,7 @@ BUDGET = Budget("100s", looks=10)
 
 def planned(elapsed_s: float = 0.0, **wishes: Any) -> NextLook:
     given: dict[str, Any] = {"cadence_s": 10.0, "hints": {}} | wishes
-    return next_look(Wishes(**given), BUDGET, 1_000.0, elapsed_s)
+    return next_look(LookTimes(**given), BUDGET, 1_000.0, elapsed_s)
 
 
 @pytest.mark.parametrize(

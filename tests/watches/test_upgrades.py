@@ -252,7 +252,7 @@ async def waiting(_op: Any, _w: Any) -> Wait:
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_migration_goes_up(stage: WatchStage, number: int) -> None:
     watch = stage.watch()
-    with pytest.raises(ValueError, match="one step up from each version"):
+    with pytest.raises(ValueError, match="one migration for each old version"):
         watch.migrate(1, number)(lambda _op, _memory: None)
 
 

@@ -40,7 +40,7 @@ def test_a_run_that_is_looked_at_again_names_rule_facts_and_time(stage: WatchSta
         )
         evidence = "\n".join(reported.evidence)
         assert "phase looking, 1 look, 0 failed calls" in evidence
-        assert "the remote said running, 3 of 7 rows" in evidence
+        assert "status at the remote: running, progress 3 of 7 rows" in evidence
         assert "fact confirm:gone: count 1, last 1s ago" in evidence
         assert "fact due:rows: last 1s ago" in evidence
         assert (
@@ -59,9 +59,9 @@ def test_equal_decisions_are_one_line_with_their_number(stage: WatchStage) -> No
         await asyncio.sleep(130)
         reported = await answer(stage, run)
         # Looks at 0, 30, 60, 90 and 120 seconds.
-        assert reported.verdict == "It has not ended, and is looked at again in 20s: the cadence says 30s."
+        assert reported.verdict == "It has not ended, and is looked at again in 20s: the cadence waits 30s."
         [last] = [line for line in reported.evidence if line.startswith("last decision")]
-        assert "cadence: the cadence says 30s [running]; the next in 30s (5 times since " in last
+        assert "cadence: the cadence waits 30s [running]; the next in 30s (5 times since " in last
 
     stage.play(scene)
 
@@ -75,7 +75,7 @@ def test_errors_in_passing_are_named(stage: WatchStage) -> None:
         await asyncio.sleep(1)
         reported = await answer(stage, run)
         assert reported.verdict == (
-            "Its last look failed: ConnectionError: connection refused; the next is in 29s, for the cadence says 30s."
+            "Its last look failed: ConnectionError: connection refused; the next is in 29s: the cadence waits 30s."
         )
 
     stage.play(scene)
@@ -118,13 +118,13 @@ def test_a_breaker_and_a_rate_are_named_with_the_remote(stage: WatchStage) -> No
         later = await rate.begin({}, id="second")
         await asyncio.sleep(20)
         reported = await answer(stage, broken)
-        assert reported.verdict.startswith("It is postponed by the breaker of its remote, and asks again in ")
-        assert "mc.example failed 1 times in a row: not asked for " in reported.verdict
+        assert reported.verdict.startswith("It is postponed by the breaker of its remote, and tries again in ")
+        assert "mc.example failed 1 times in a row: not called for " in reported.verdict
         assert "its time budget is paused meanwhile, for 28m" in reported.verdict
         assert " more at most" in reported.verdict
         reported = await answer(stage, later)
-        assert reported.verdict.startswith("It is postponed by the rate of its remote, and has its turn in ")
-        assert "slow.example takes 1 looks in 1m" in reported.verdict
+        assert reported.verdict.startswith("It is postponed by the rate of its remote, and may call it in ")
+        assert "the limit of slow.example is 1 looks in 1m" in reported.verdict
 
     stage.play(scene)
 
@@ -145,7 +145,7 @@ def test_a_parked_run_says_which_code_it_needs(stage: WatchStage) -> None:
             reported = await answer(stage, run)
         assert reported.verdict == (
             "It needs code: it was written by version 1, this is version 2: write @query.migrate(1, …). "
-            "A worker looks whether it has it in 4m50s."
+            "A worker tries again in 4m50s."
         )
         assert reported.advice is not None
         assert any("needs_code: it was written by version 1" in line for line in reported.evidence)
@@ -163,7 +163,7 @@ def test_a_run_that_is_being_canceled_says_what_it_waits_for(stage: WatchStage) 
         await asyncio.sleep(0.1)  # asked again after a second, give or take a fifth
         reported = await answer(stage, run)
         assert reported.verdict.startswith(
-            "It is being canceled: the remote was asked to cancel and has not ended yet; asked again in "
+            "It is being canceled: the remote was asked to cancel and has not ended yet; the next step is in "
         )
         assert "a caller asked to cancel it: it is not needed any more" in reported.evidence
 
@@ -213,7 +213,7 @@ def test_a_cleanup_that_was_given_up_is_told(stage: WatchStage) -> None:
         await stage.ended(run)
         reported = await answer(stage, run)
         assert reported.verdict.startswith("It is ready")
-        assert "its cleanup has given up" in str(reported.advice)
+        assert "its cleanup was given up" in str(reported.advice)
 
     stage.play(scene)
 

@@ -1,4 +1,4 @@
-"""`[channels.NAME]` of a configuration file: what makes a channel of each table."""
+"""Makes a channel of each table `[channels.NAME]` in a configuration file."""
 
 from typing import Any
 

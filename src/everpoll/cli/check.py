@@ -44,7 +44,7 @@ from everpoll.policy import human
 
 NAME = "check"
 PLAIN = " [dim](only the HTTP status counts)[/]"
-"""Beside the format of a body in which auto has recognised nothing: it says nothing about dependencies."""
+"""Printed after the format if auto has recognised none: the body tells nothing about dependencies."""
 
 Format = Annotated[str, typer.Option("--format", help=f"The format of the body: {', '.join(FORMATS)}.")]
 MappingFile = Annotated[
@@ -59,13 +59,13 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Open a new connection for 
 
 
 class Sight(Struct, frozen=True, kw_only=True):
-    """What one look found, without secrets."""
+    """The result of one look, without secrets."""
 
     target: str
     status: Status
     healthy: bool | None
     reached: bool | None
-    """None: this process could not ask."""
+    """None: this process could not send the request."""
     error: str | None
     http_status: int | None
     latency_ms: float | None
@@ -130,7 +130,7 @@ async def _look(definition: Definition) -> Sight:
 
 
 def _sight(definition: Definition, look: Look) -> Sight:
-    """Return what a look found, without the secrets of the request."""
+    """Return the result of a look, without the secrets of the request."""
     secrets = _secrets(definition)
 
     def safe(value: Any) -> Any:

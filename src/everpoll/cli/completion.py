@@ -1,7 +1,7 @@
-"""Shell completion: the words that a shell asks about, and names from the database that it may offer.
+"""Shell completion: completes words, and names from the database.
 
-Promises: a lookup in the database takes at most `LIMIT_S`, changes nothing and prints nothing. Where the database is
-away, locked or missing, no names are offered.
+Promises: a lookup in the database takes at most `LIMIT_S`, changes nothing and prints nothing. If the database is
+unavailable, locked or missing, no names are offered.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ def _looked_up(context: typer.Context, names: Callable[[Store], Awaitable[Iterab
     found: list[str] = []
 
     def look() -> None:
-        # Whatever is wrong with the database: its error would stand in the middle of the line that is being typed.
+        # Ignore all errors: they would be printed in the middle of the line that the user types.
         with contextlib.suppress(BaseException):
             found.extend(with_store(context.params.get("url"), names))
 

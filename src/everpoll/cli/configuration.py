@@ -30,32 +30,32 @@ MAX_SERVICES = 10_000
 BOUNDS = ("shortest", "longest", "per_host", "slots")
 TABLES = ("services_bounds", "services_defaults", "services", "aliases", "channels")
 AddChannels = Callable[[Everpoll, dict[str, Any]], None]
-"""Makes a channel of each table; raises `BadInput` that names the channel and the key for what cannot be used."""
+"""Makes a channel of each table; raises `BadInput`, with the channel and the key, for a mistake."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
     """One service of the file."""
 
     place: str
-    """Where it stands, for messages."""
+    """The place in the file, for messages."""
     name: str
     target: str
     options: dict[str, Any]
 
 
 class Configuration(Struct, frozen=True, kw_only=True):
-    """What a file says."""
+    """The contents of a file, checked."""
 
     file: str
     services: tuple[Entry, ...] = ()
     bounds: dict[str, Any] = {}
     aliases: dict[str, str] = {}
     channels: dict[str, Any] = {}
-    """By name, as they are written: the part that sends alerts reads and checks them."""
+    """The tables of channels by name, unchecked: the alerts package checks them."""
 
 
 def load(path: Path) -> Configuration:
-    """Read a file; raise `BadInput` where it cannot be used."""
+    """Read a file; raise `BadInput` if it is not valid."""
     return read(text_of(path, str(path)), str(path))
 
 
@@ -82,7 +82,7 @@ def read(text: str, file: str) -> Configuration:
 
 
 def configure(app: Everpoll, configuration: Configuration, add_channels: AddChannels) -> None:
-    """Give an app what a file says; `add_channels` makes a channel of each table of `[channels]`."""
+    """Register the services, aliases and channels of a file in an app; `add_channels` makes the channels."""
     file = configuration.file
     with located(f"{file}: [services_bounds]"):
         app.services.configure(**configuration.bounds)
@@ -97,7 +97,7 @@ def configure(app: Everpoll, configuration: Configuration, add_channels: AddChan
 
 @contextmanager
 def located(place: str) -> Iterator[None]:
-    """Name the place of a mistake in front of what is wrong with it, in the words of the file."""
+    """Return the message of a mistake with its place in the file, in the words of the file."""
     try:
         yield
     except BadInput as error:
@@ -142,7 +142,7 @@ def _text(table: dict[str, Any], key: str, example: str) -> str:
 
 
 def missing_variables(configuration: Configuration, environment: Mapping[str, str]) -> list[str]:
-    """Return the variables that services and channels refer to and that the environment does not have."""
+    """Return the variables that services and channels refer to, but that are not set."""
     texts = list(_texts([[one.options for one in configuration.services], configuration.channels]))
     named = references({str(place): text for place, text in enumerate(texts)})
     return sorted(name for name in named if not environment.get(name))

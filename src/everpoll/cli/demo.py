@@ -1,4 +1,4 @@
-"""`everpoll demo`: the tour: jobs, watches, services, loops and a table, alive in a terminal and in the dashboard."""
+"""`everpoll demo`: runs work of every kind, and shows it in the terminal and in the dashboard."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ from everpoll.policy import human
 
 REFRESH_S = 0.25
 TALL = 34
-"""Lines that all three tables need; a lower terminal shows loops and jobs, and services in the summary only."""
+"""How many lines all three tables need; a smaller terminal shows services in the summary only."""
 PHASE_STYLE = {
     Phase.IDLE: "dim",
     Phase.WAITING: "green",
@@ -56,7 +56,7 @@ def demo(
 ) -> None:
     """Show all five kinds of work at once, as they fail, back off and recover. Ctrl-C ends it with a summary."""
     lasts_s = None if duration is None else duration_s("--for", duration)
-    # The tables tell the story here; the log would tear them apart.
+    # The tables show everything; log lines would break their display.
     logging.getLogger("everpoll").addHandler(logging.NullHandler())
     logging.getLogger("everpoll").propagate = False
     started = time.monotonic()
@@ -71,7 +71,7 @@ def demo(
 
 
 class Stage:
-    """The demo's app, its stories, and where they are shown."""
+    """The demo's app, its stories, and their display."""
 
     def __init__(self, database: Path) -> None:
         self._app = app = Everpoll(f"sqlite:///{database}")
@@ -86,7 +86,7 @@ class Stage:
         self._dashboard = ""
 
     async def play(self, lasts_s: float | None, port: int | None, *, opens_browser: bool) -> None:
-        """Run until the time is over or a signal comes. Without a port it shows nothing meanwhile."""
+        """Run until the time is over or a signal comes. Without a port, show nothing meanwhile."""
         over = asyncio.Event()
         event_loop = asyncio.get_running_loop()
         for wanted in (signal.SIGINT, signal.SIGTERM):
@@ -101,14 +101,14 @@ class Stage:
                 self._dashboard = await self._served(port)
                 self._console.print(f"dashboard: {self._dashboard}", highlight=False, soft_wrap=True)
                 if opens_browser and self._console.is_terminal and has_browser(os.environ, sys.platform):
-                    # Some systems wait for the browser; a daemon thread does not hold up the end.
+                    # On some systems this call waits for the browser; a daemon thread does not delay the end.
                     threading.Thread(target=webbrowser.open, args=(self._dashboard,), daemon=True).start()
                 await (self._show_live(over) if self._console.is_terminal else self._show_changes(over))
             for name in self._names:
                 self._scenario.final[name] = self._app.loops[name].state
 
     async def _served(self, port: int) -> str:
-        """Serve the dashboard beside the app, and return where it is, or why it is not there."""
+        """Serve the dashboard, and return its address, or why it cannot be served."""
         try:
             from everpoll.server.running import HttpServer  # noqa: PLC0415 - the extra may be missing
         except ModuleNotFoundError as error:
@@ -131,7 +131,7 @@ class Stage:
                     await asyncio.wait_for(over.wait(), REFRESH_S)
 
     async def _show_changes(self, over: asyncio.Event) -> None:
-        """Not a terminal: one line for each thing that happened, so that a log stays readable."""
+        """Print one line for each event: for output that is not a terminal."""
         stories = (self._scenario.story, self._services.story)
         printed = [0, 0]
         while not over.is_set():
@@ -161,13 +161,13 @@ class Stage:
         return f"rows of a table: {self._orders['packed']} packed, {self._orders['failed']} failed"
 
     def summary(self, lasted_s: float) -> dict[str, object]:
-        """What happened, for scripts."""
+        """Return the summary for scripts."""
         loops = [_summary(self._app.loops[name]) for name in self._names]
         jobs = {"enqueued": self._jobs.enqueued, "runs": dict(self._jobs.runs)}
         return {"seconds": round(lasted_s, 3), "loops": loops, "jobs": jobs, "looks": dict(self._services.looks)}
 
     def print_summary(self, lasted_s: float) -> None:
-        """What happened, for people."""
+        """Print the summary for people."""
         table = Table(title=f"after {human(round(lasted_s, 1))}", title_style="bold", box=box.SIMPLE_HEAD)
         table.add_column("name", style="bold", no_wrap=True)
         for column in ("runs", "failed", "recovered", "backoff"):
@@ -192,7 +192,7 @@ class Stage:
 
 
 def has_browser(environ: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser with a window can be opened: not in CI, and not over a connection without a screen."""
+    """Return True if a browser window can be opened: not in CI, and not without a screen."""
     if environ.get("CI"):
         return False
     has_screen = bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))

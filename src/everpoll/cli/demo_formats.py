@@ -1,11 +1,11 @@
-"""What the services of the demo answer: each in another format, up and down by the age of the demo."""
+"""The answers of the demo's services: each in another format, up or down by the age of the demo."""
 
 from collections.abc import Callable
 
 from everpoll.cli.demo_server import Answer
 
 FLAPS_S = 4.0
-"""The flapping services are well for this long, then not for as long."""
+"""The flapping services are up for this long, then down for as long."""
 
 
 def spring(age_s: float) -> Answer:
@@ -17,7 +17,7 @@ def spring(age_s: float) -> Answer:
 
 
 def listed(age_s: float) -> Answer:
-    """A list of dependencies: degraded two thirds of the time, by a cache of its own."""
+    """A list of dependencies: degraded two thirds of the time, because of a cache."""
     is_well = age_s % (3 * FLAPS_S) < FLAPS_S
     index = {"name": "index", "healthy": True, "health": {"state": 0, "code": 200, "latency": 3.1}, "type": "database"}
     cache = {
@@ -64,7 +64,7 @@ def prometheus(age_s: float) -> Answer:
 
 
 def plain(_age_s: float) -> Answer:
-    """A page that says nothing but its status."""
+    """A page with nothing but its HTTP status."""
     return Answer(200, "hello\n", media="text/plain")
 
 

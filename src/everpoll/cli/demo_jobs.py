@@ -1,4 +1,4 @@
-"""The jobs that the demo shows: on a SQLite file of its own, they wait, run, fail, are retried, snoozed and end."""
+"""The demo's jobs, on a SQLite file of their own: they wait, run, fail, are retried, are snoozed, and end."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ STATE_STYLE = {"queued": "cyan", "running": "bold cyan", "done": "green", "faile
 
 @dataclass
 class JobStory:
-    """What the jobs did so far, and the newest of them."""
+    """Counts of the jobs so far, and the newest jobs."""
 
     enqueued: int = 0
     runs: Counter[str] = field(default_factory=Counter)

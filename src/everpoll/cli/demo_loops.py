@@ -1,4 +1,4 @@
-"""The loops that the demo shows: made-up sources of data with made-up troubles, in intervals short enough to watch."""
+"""The demo's loops: simulated sources of data with simulated failures, in intervals short enough to watch."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ HIDDEN_FOR_S = 3.0
 
 @dataclass
 class Seen:
-    """What happened to one loop so far."""
+    """Counts of one loop so far."""
 
     failed: int = 0
     recovered: int = 0
@@ -27,7 +27,7 @@ class Seen:
 
 @dataclass
 class Scenario:
-    """The story as it unfolds: its lines, counts per loop, and what each loop shows."""
+    """The story so far: its lines, the counts of each loop, and what each loop shows."""
 
     shows: dict[str, str] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Scenario:
     hidden: bool = False
 
     def caption(self) -> str:
-        """What is going on with all of them at once."""
+        """The current state of all loops in a few words."""
         return "no viewer: paused" if self.hidden else "a viewer is there"
 
     def watch(self, app: Everpoll, name: str) -> Callable[[Outcome], None]:
@@ -58,7 +58,7 @@ class Scenario:
 
 
 class Sources:
-    """Made-up remote systems: each method is what a loop calls."""
+    """Simulated remote systems: each loop calls one method."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
@@ -69,32 +69,32 @@ class Sources:
         return self._calls[name]
 
     async def prices(self) -> bool:
-        """Always well."""
+        """Always succeed."""
         await asyncio.sleep(0.15)
         return True
 
     async def orders(self) -> bool | Failed:
-        """Down in phases."""
+        """Fail in phases."""
         await asyncio.sleep(0.1)
         return True if self._call("orders") % 6 in {1, 2, 3} else Failed("503 Service Unavailable")
 
     async def inbox(self) -> None:
-        """Loses its connection now and then."""
+        """Lose the connection now and then."""
         await asyncio.sleep(0.05)
         if self._call("inbox") % 5 == 2:
             raise ConnectionResetError("connection reset by peer")
 
     async def billing(self) -> Failed | None:
-        """Down from the start, then back."""
+        """Fail from the start, then recover."""
         return Failed("timed out", retry_after="500ms") if self._call("billing") < 5 else None
 
     async def weather(self) -> Ok:
-        """Changes all the time, then hardly ever."""
+        """Return new values all the time, then hardly ever."""
         call = self._call("weather")
         return Ok(call // 6 if call > 8 else self._rng.random())
 
     def countdown(self) -> Stop | None:
-        """A plain function that has nothing left to do after a while."""
+        """Stop after a while; a plain function."""
         return Stop("has done its work") if self._call("countdown") == 5 else None
 
 

@@ -12,7 +12,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server answers: JSON, or a text as it is."""
+    """An answer of the server: JSON or a text."""
 
     status: int
     body: object
@@ -29,12 +29,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a client asked for."""
+    """A request of a client."""
 
     method: str
     path: str
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """The headers by their names in lower case."""
 
 
 class SmallServer:
@@ -55,7 +55,7 @@ class SmallServer:
 
     def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer a new connection."""
-        # A task of our own: of one that it made itself, asyncio 3.11 prints a traceback when the demo cancels it.
+        # A task of our own: asyncio 3.11 prints a traceback if the demo cancels one that asyncio made.
         answer = asyncio.ensure_future(self._serve(reader, writer))
         self._answers.add(answer)
         answer.add_done_callback(self._answers.discard)

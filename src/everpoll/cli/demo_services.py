@@ -18,11 +18,11 @@ from everpoll.monitors import ServiceEvent, ServiceInfo, StatusChange
 from everpoll.policy import Backoff
 
 BEATS_S, SILENT_S = 20.0, 6.0
-"""Of each so many seconds, the backup is silent for the last ones."""
+"""The period of the backup's heartbeats, and how long it is silent at the end of each, in seconds."""
 
 
 class ServiceStory:
-    """What was seen of the services so far."""
+    """The changes and looks of the services so far."""
 
     def __init__(self) -> None:
         self.looks: Counter[str] = Counter()
@@ -36,7 +36,7 @@ class ServiceStory:
         """Register services of all formats, and serve them for the length of the block."""
         async with AsyncExitStack() as stack:
             port = await stack.enter_async_context(SmallServer(self._answer).serving())
-            # Bound, and not listening: connections are refused, and no other program can take the port.
+            # Bound, but not listening: connections are refused, and no other program can take the port.
             dead = stack.enter_context(socket.socket())
             dead.bind((HOST, 0))
             app.services.configure(shortest="1s")
@@ -51,7 +51,7 @@ class ServiceStory:
             yield
 
     def _add_beats(self, app: Everpoll) -> None:
-        """Beat for the backup, with a silence now and then."""
+        """Send heartbeats for the backup, with a silence now and then."""
 
         @app.loop(every="1s", name="beats of the backup", when_hidden=1)
         async def beat() -> None:
@@ -59,7 +59,7 @@ class ServiceStory:
                 await app.services["backup"].beat()
 
     async def look(self, app: Everpoll) -> None:
-        """Read how the services are."""
+        """Read the state of the services."""
         self._infos = [await service.info() for service in app.services]
 
     def table(self) -> Table:

@@ -1,4 +1,4 @@
-"""The table of one's own that the demo shows: rows that another program inserts, claimed and settled in place."""
+"""The demo's adopted table: another program inserts rows, which everpoll claims and settles in place."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,6 @@
-"""The watches and the schedule that the demo shows: exports of a simulated remote on 127.0.0.1, asked over HTTP.
+"""The demo's watch and schedule: exports of a simulated remote on 127.0.0.1, over HTTP.
 
-The remote accepts an export (202), says how far it is, and ends or fails it after a while.
+The remote accepts an export (202), reports its progress, and ends or fails it after a while.
 It answers some looks with 503.
 """
 
@@ -24,14 +24,14 @@ TROUBLE = 0.05
 
 
 class Exports:
-    """The remote: exports that take their time, by the key with which they were started."""
+    """The remote: its exports by the keys with which they were started."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._begun: dict[str, tuple[float, float, bool]] = {}
 
     def answer(self, asked: Asked) -> Answer:
-        """Start an export, or say how far it is."""
+        """Start an export, or report its progress."""
         if asked.method == "POST":
             key = asked.headers.get("idempotency-key", "none")
             fate = time.monotonic(), self._rng.uniform(2, 20), self._rng.random() < 0.2
@@ -53,7 +53,7 @@ class Exports:
 
 
 class RemoteStory:
-    """The remote, the watch that looks at it, and the counts of what its runs did."""
+    """The remote, the watch that looks at it, and the counts of its runs."""
 
     def __init__(self, app: Everpoll) -> None:
         self.counts: Counter[str] = Counter()
@@ -92,4 +92,4 @@ class RemoteStory:
         @app.schedule(every="10s")
         @app.job()
         async def nightly_sweep() -> None:
-            """Stands for what a cron line would run."""
+            """A job in place of a cron line."""

@@ -1,4 +1,4 @@
-"""`everpoll doctor`: what is wrong with the database and the fleet, with its evidence and the remedy."""
+"""`everpoll doctor`: diagnoses the database and the fleet, with evidence and remedies."""
 
 import asyncio
 from collections import defaultdict

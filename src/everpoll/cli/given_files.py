@@ -1,4 +1,4 @@
-"""Files that a user names on the command line: read whole, within a limit; a mistake is one line."""
+"""Reads files that a user names on the command line, within a limit; a mistake is one line."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ def text_of(path: Path, label: str) -> str:
     """Return the text of a file; `label` is what a message calls it, such as `--mapping health.json`."""
     try:
         with path.open("rb") as file:
-            # Of a device or a pipe no size is known before it is read.
+            # The size of a device or a pipe is not known before it is read.
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise BadInput(f"{label}: {error.strerror}") from None
@@ -27,7 +27,7 @@ def text_of(path: Path, label: str) -> str:
 
 
 def json_of(path: Path, label: str) -> Any:
-    """Return what a JSON file has in it."""
+    """Return the value in a JSON file."""
     try:
         return msgspec.json.decode(text_of(path, label))
     except (msgspec.DecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Headers as a shell gives them: `--header 'Name: value'`, as often as needed."""
+"""Reads headers of the command line: `--header 'Name: value'`, repeatable."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""How health is shown in a terminal: status words in colour, dependencies as a table, or as lines where it is narrow.
+"""Shows health in a terminal: status words in colour, dependencies as a table, or as lines if it is narrow.
 
 What a remote wrote is printed as text on one line: neither as markup nor as control characters.
 """
@@ -25,14 +25,14 @@ STATUS_STYLE = {
 WORST_FIRST = ("down", "degraded", "stale", "unknown", "paused", "up")
 COLUMNS = ("dependency", "status", "latency", "type", "impact", "error")
 WIDEST = {"dependency": 32, "type": 14, "impact": 24}
-"""What these columns take at most; longer texts go on in the next line."""
+"""The largest widths of these columns; longer texts are wrapped."""
 GAP = 3
 ERROR_COLUMNS = 24
-"""Where less is left for errors, dependencies are printed as lines."""
+"""If errors get less room than this, dependencies are printed as lines."""
 
 
 class ShownDependency(Protocol):
-    """What is shown of a dependency, just reported or stored."""
+    """The displayed fields of a dependency, reported or stored."""
 
     @property
     def name(self) -> str: ...  # noqa: D102 - as in `Dependency`
@@ -61,7 +61,7 @@ def status_word(status: str) -> str:
 
 
 def latency(latency_ms: float | None) -> str:
-    """Return a latency for people; nothing where there is none."""
+    """Return a latency for people; empty if there is none."""
     return "" if latency_ms is None else human(latency_ms / 1000)
 
 
@@ -76,7 +76,7 @@ def print_head(out: Console, status: str, name: str, error: str | None, facts: S
 
 
 def http_word(http_status: int | None) -> str:
-    """Return the HTTP status for people; nothing where there is none."""
+    """Return the HTTP status for people; empty if there is none."""
     return "" if http_status is None else f"HTTP {http_status}"
 
 
@@ -94,7 +94,7 @@ def print_dependencies(out: Console, dependencies: Sequence[ShownDependency]) ->
         return
     ordered = sorted(dependencies, key=lambda one: WORST_FIRST.index(one.status))
     rows = [_row(one) for one in ordered]
-    # A column in which nothing stands would take the room from the errors.
+    # Leave out empty columns, so that errors get their room.
     filled = [number for number in range(len(COLUMNS)) if any(row[number] for row in rows)]
     taken = sum(_width(rows, number) + GAP for number in filled if COLUMNS[number] != "error")
     out.print()

@@ -17,7 +17,7 @@ from everpoll.cli.session import AsJson, Url, actor, console, print_json
 from everpoll.errors import BadInput
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.monitors.alerts.incidents import IncidentInfo
-from everpoll.monitors.alerts.undelivered import Undelivered, undelivered
+from everpoll.monitors.alerts.undelivered import WaitingAlerts, undelivered
 from everpoll.monitors.services import Services
 from everpoll.monitors.why import sent_words
 from everpoll.policy import human
@@ -46,7 +46,7 @@ def list_incidents(
         raise BadInput("--past and --all: write one of them")
     is_open = None if everything else not past
 
-    async def use(services: Services, store: Store) -> tuple[Sequence[IncidentInfo], Undelivered]:
+    async def use(services: Services, store: Store) -> tuple[Sequence[IncidentInfo], WaitingAlerts]:
         found = await services.incidents.list(is_open, service, limit)
         return found, await waiting_alerts(store, found)
 
@@ -68,7 +68,7 @@ def acknowledge(
 ) -> None:
     """Acknowledge an incident: it sends no further alerts or reminders."""
 
-    async def use(services: Services, store: Store) -> tuple[IncidentInfo, Undelivered]:
+    async def use(services: Services, store: Store) -> tuple[IncidentInfo, WaitingAlerts]:
         info = await services.incidents.acknowledge(incident, by or _account(), actor=actor())
         return info, await waiting_alerts(store, [info])
 
@@ -89,26 +89,26 @@ def _account() -> str:
         return NO_NAME
 
 
-async def waiting_alerts(store: Store, found: Sequence[IncidentInfo]) -> Undelivered:
+async def waiting_alerts(store: Store, found: Sequence[IncidentInfo]) -> WaitingAlerts:
     """Return the alerts of these incidents that their channels have not delivered yet."""
     return await undelivered(store, {name for one in found if one.is_open for name in one.alerted}, time.time())
 
 
-def fields_of(info: IncidentInfo, waiting: Undelivered) -> dict[str, Any]:
+def fields_of(info: IncidentInfo, waiting: WaitingAlerts) -> dict[str, Any]:
     """Return an incident for scripts, without secrets that a remote repeated."""
     late = {name: waiting[info.id, name] for name in info.alerted if (info.id, name) in waiting}
     fields = msgspec.structs.asdict(info) | {"is_open": info.is_open, "undelivered": late}
     return fields | {name: without_secrets(fields[name]) for name in ("dependency", "error")}
 
 
-def print_incidents(out: Console, found: Sequence[IncidentInfo], waiting: Undelivered) -> None:
+def print_incidents(out: Console, found: Sequence[IncidentInfo], waiting: WaitingAlerts) -> None:
     """Print the incidents of one service."""
     if found:
         out.print("\n[bold]incidents[/]")
         out.print(incident_table(found, waiting))
 
 
-def incident_table(found: Sequence[IncidentInfo], waiting: Undelivered) -> Table:
+def incident_table(found: Sequence[IncidentInfo], waiting: WaitingAlerts) -> Table:
     """Return incidents as a table: two lines each, so that ids can be copied at any width."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("since", no_wrap=True)
@@ -124,8 +124,8 @@ def incident_table(found: Sequence[IncidentInfo], waiting: Undelivered) -> Table
     return table
 
 
-def _alerts(one: IncidentInfo, waiting: Undelivered) -> str:
-    """Say what was sent about an incident, or why nothing was."""
+def _alerts(one: IncidentInfo, waiting: WaitingAlerts) -> str:
+    """Tell which alerts were sent about an incident, or why none was."""
     if one.closed_why is not None:
         return one_line(one.closed_why)
     if one.acknowledged_by is not None:

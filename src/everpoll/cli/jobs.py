@@ -70,13 +70,13 @@ COLUMNS = (
 )
 
 WIDE = 110
-"""From so many columns on, the list of workers has all its columns."""
+"""The terminal width from which the list of workers has all its columns."""
 NOTHING = {2: "default", 5: "0"}
-"""What most jobs have in these columns of the list."""
+"""The usual values of these columns: a column with only usual values is left out."""
 USUALLY_ZERO = frozenset({"priority", "rescues", "cancel_requested", "blockers"})
 """Fields that `show` prints only where they are not zero or false."""
 FIRST_VERSION = ("version", 1)
-"""Most jobs have no other: `show` prints it only where it is another one."""
+"""The usual version: `show` prints only another one."""
 
 jobs = typer.Typer(name="jobs", help="List, show, cancel, retry and delete jobs.", no_args_is_help=True)
 
@@ -115,11 +115,11 @@ def list_jobs(  # noqa: PLR0913, PLR0917 - the options of the command
 
 def _table(page: TaskPage) -> Table:
     rows = [_row(task) for task in page.tasks]
-    # A column that says nothing would take the room from the errors.
+    # Leave out columns without information, so that errors get their room.
     silent = {column for column, nothing in NOTHING.items() if all(row[column] == nothing for row in rows)}
     has_errors = any(row[-1] for row in rows)
     table = Table(box=box.SIMPLE_HEAD, expand=has_errors)
-    # Every column but the last takes the room that it needs; an error gets what is left of the line.
+    # Every column but the last takes the room that it needs; the error gets the rest of the line.
     for number, (column, right) in enumerate(COLUMNS):
         if number in silent:
             continue
@@ -353,7 +353,7 @@ def show_workers(found: Sequence[WorkerInfo]) -> None:
 def _workers(found: Sequence[WorkerInfo], gone: set[int], columns: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     is_wide = columns >= WIDE
-    # Names are for copying: rather two lines than three dots.
+    # Wrap names instead of cutting them, so that they can be copied.
     table.add_column("worker", overflow="fold", min_width=8)
     table.add_column("state", no_wrap=True)
     for column in ("host", "pid") if is_wide else ():

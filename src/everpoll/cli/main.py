@@ -1,4 +1,4 @@
-"""`everpoll`: where the commands come together, and where errors become one readable line.
+"""`everpoll`: lists all commands, and prints errors as one readable line.
 
 A command is imported when it is called: the help of `everpoll` and short commands load neither a client nor a driver
 that they do not use. The same holds when a shell completes a command (`--show-completion`).

@@ -120,7 +120,7 @@ def _once(start: str | None, until: str | None, lasting: str | None, names: list
         try:
             ends = begins + timedelta(seconds=duration_s("--for", lasting or ""))
         except OverflowError:
-            raise BadInput(f"--for {lasting}: ends beyond the calendar; write a shorter time") from None
+            raise BadInput(f"--for {lasting}: ends after the last date of the calendar; write a shorter time") from None
     if ends <= datetime.now(UTC):
         raise BadInput(f"--until: {ends.isoformat(timespec='minutes')} is over already")
     return once(begins, ends, names, reason)

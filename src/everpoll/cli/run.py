@@ -34,7 +34,7 @@ def run(  # noqa: PLR0913 - options of a command
     slots: Annotated[
         int | None,
         typer.Option(
-            help="How many tasks run at a time; default: what the app says. Tables with slots of their own keep them.",
+            help="How many tasks run at a time; default: the app's option. Tables with slots of their own keep them.",
             min=1,
         ),
     ] = None,
@@ -80,7 +80,7 @@ async def _run(app: Everpoll, grace: str, server: "HttpServer | None") -> None:
 def http_server(
     app: Everpoll, host: str, port: int, allow_host: list[str] | None, *, prefix: str = "", is_alone: bool = False
 ) -> "HttpServer":
-    """Return the server of an app; `BadInput` where the extra is missing."""
+    """Return the server of an app; raise `BadInput` if the extra is missing."""
     try:
         from everpoll.server.running import HttpServer  # noqa: PLC0415 - the extra may be missing
     except ModuleNotFoundError as error:

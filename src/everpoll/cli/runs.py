@@ -1,4 +1,4 @@
-"""`everpoll runs`: the runs of watches, what was decided about each, and what changes."""
+"""`everpoll runs`: lists and shows the runs of watches with their decisions, and changes them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
@@ -73,7 +73,7 @@ def list_runs(
 def _table(found: Sequence[RunInfo]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
     table.add_column("task", justify="right", no_wrap=True)
-    # Names are for copying: rather two lines than three dots.
+    # Wrap names instead of cutting them, so that they can be copied.
     table.add_column("run", style="bold", overflow="fold", min_width=12)
     table.add_column("phase", no_wrap=True)
     table.add_column("status", overflow="ellipsis", no_wrap=True, max_width=16)
@@ -107,7 +107,7 @@ def show(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
     _print_named(out, "counters", info.counters)
     _print_timeline(out, info)
     if task.trail:
-        out.print("\n[bold]what happened to its task[/]")
+        out.print("\n[bold]trail of its task[/]")
     for entry in task.trail:
         out.print(plain(recorded(entry)), soft_wrap=True)
 
@@ -211,7 +211,7 @@ def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(_printable(info))
         return
-    typer.echo(f"{_name(info)} is asked to end: its worker tells the remote, and waits for it")
+    typer.echo(f"{_name(info)} is being canceled: a worker asks the remote to cancel, and waits for the end")
 
 
 @runs.command("look-now")

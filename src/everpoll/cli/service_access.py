@@ -1,4 +1,4 @@
-"""How commands reach services: through the store, whether a worker runs or not."""
+"""Gives commands access to services through the store, whether a worker runs or not."""
 
 import asyncio
 import time
@@ -42,9 +42,9 @@ def with_services(url: str | None, use: Callable[[Services, Store], Awaitable[T]
 
 
 async def definition_of(services: Services, name: str) -> Definition | None:
-    """Return the definition of a service as it is now; None where there is none of that name.
+    """Return the current definition of a service; None if no service has that name.
 
-    One that is being removed is waited for; `BadInput` where no worker removes it in time.
+    If it is being removed, wait for that; raise `BadInput` if no worker removes it in time.
     """
     started = time.monotonic()
     while True:
@@ -56,12 +56,12 @@ async def definition_of(services: Services, name: str) -> Definition | None:
             return msgspec.convert(row.args, Assignment).definition
         workers = await (await services.store()).workers()
         if time.monotonic() - started > REMOVAL_S or not is_any_alive(workers):
-            raise BadInput(f"service {name!r} is being removed by a worker, once one runs: add it when that is done")
+            raise BadInput(f"service {name!r} waits for a worker that removes it: add it when that is done")
         await asyncio.sleep(REMOVAL_POLL_S)
 
 
 async def publish(services: Services, definitions: Sequence[Definition], by: str) -> None:
-    """Publish as the operator `by`; one whose service is removed by another process at this moment waits for that."""
+    """Publish as the operator `by`; if another process is removing the service, wait for that."""
     waiting = list(definitions)
     while waiting:
         waiting = await services.publish(waiting, by=by)
@@ -70,5 +70,5 @@ async def publish(services: Services, definitions: Sequence[Definition], by: str
 
 
 def since(instant: float | None) -> str:
-    """Return how long ago an instant in seconds since the epoch was, or in how long it is."""
+    """Return the distance of an instant (epoch seconds) from now, such as "5s ago" or "in 2m"."""
     return "" if instant is None else ago(datetime.fromtimestamp(instant, UTC))

@@ -1,7 +1,7 @@
-"""`everpoll services add, remove, check, mute, unmute, pause, resume, beat`: what an operator asks of services.
+"""`everpoll services add, remove, check, mute, unmute, pause, resume, beat`: operators change services.
 
-Everything is written to the store and taken up by a running fleet within two seconds. Where no worker runs, the
-commands say so; what was written waits for one.
+Everything is written to the store and taken up by a running fleet within two seconds. If no worker runs, the commands
+print that; the change waits for one.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""`everpoll services check NAME`: have a worker look at a service now."""
+"""`everpoll services check NAME`: lets a worker look at a service now."""
 
 import typer
 from msgspec.structs import asdict

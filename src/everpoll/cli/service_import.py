@@ -1,7 +1,7 @@
 """`everpoll services import FILE`: services from a Depsera manifest (JSON) or a Gatus configuration (YAML).
 
-The file is recognised by its content. Promises: what could not be carried over is reported in words. A service that is
-there already is kept, unless `--replace` is given. A file costs a bounded amount of memory, whatever it refers to.
+The file is recognised by its content. Promises: what could not be carried over is reported in words. An existing
+service is kept, unless `--replace` is given. A file costs a bounded amount of memory, whatever it refers to.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ from everpoll.stores.contract import Store
 from everpoll.stores.operations import LogEntry
 
 MAX_VALUES = 1_000_000
-"""Values in one file. A reference in YAML counts as what it refers to: a short file can stand for a huge one."""
+"""How many values a file may have. YAML references count with their contents: a short file can become huge."""
 RESULT_STYLE = {"added": "green", "replaced": "yellow", "unchanged": "dim", "kept": "bold yellow", "": ""}
 
 
@@ -168,7 +168,7 @@ def _print(out: Console, outcomes: list[Outcome], imported: Imported, dry_run: b
     for alias, canonical in imported.aliases.items():
         out.print(f"alias {one_line(alias)} → {one_line(canonical)}")
     if imported.notes:
-        out.print("\n[bold]not carried over, or not quite the same[/]")
+        out.print("\n[bold]not carried over, or works differently[/]")
     for note in imported.notes:
         out.print(f"• {one_line(note)}")
     out.print(f"\n{_summary(outcomes, len(imported.notes), dry_run)}")

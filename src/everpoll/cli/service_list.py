@@ -34,29 +34,29 @@ DAY_S = 86_400.0
 NO_SERVICES = "No services. Add one: everpoll services add NAME URL"
 LOOKS = 20
 CHUNK = 500
-"""Services that one statement reads the looks of."""
+"""For how many services one statement reads the looks."""
 ERROR_COLUMNS = 36
-"""Where less is left for errors, they are printed beneath the table."""
+"""If errors get less room than this, they are printed below the table."""
 NAME_COLUMNS = 24
-"""Columns that a name gets before other columns are shortened; longer names go on in the next line."""
+"""The width that a name gets before other columns are shortened; longer names are wrapped."""
 LEAST_NAME_COLUMNS = 8
 GAP = 3
 NEVER_SHORTENED = ("service", "status", "for", "latency", "24 h")
 WAITS = {"backoff": "backoff", "breaker": "breaker", "retry_after": "Retry-After", "changed": "changed"}
-"""What is printed beside the next look; a look that waits for its interval needs no word."""
+"""The words after the time of the next look; a look that waits for its interval has none."""
 
 
 class Layout(NamedTuple):
-    """What the list shows beside the columns that it always has."""
+    """The optional columns of the list."""
 
     bars: int
-    """How many of the last looks."""
+    """How many of the last looks it shows."""
     next_look: str
     """"why" (when, and what it waits for), "when", or "" for no such column."""
 
 
 LAYOUTS = (Layout(LOOKS, "why"), Layout(10, "why"), Layout(10, "when"), Layout(0, "when"), Layout(0, ""))
-"""From wide to narrow: the first that fits is printed."""
+"""The layouts from wide to narrow: the first one that fits is printed."""
 
 
 class Listed(Struct, frozen=True):
@@ -184,7 +184,7 @@ def _cells(one: Listed, layout: Layout) -> list[Text]:
 
 
 def next_look(info: ServiceInfo, *, has_reason: bool = True) -> str:
-    """Return when the next look is, and what it waits for where that is not the interval."""
+    """Return when the next look is, and what it waits for, if not for the interval."""
     if info.due_at is None:
         return "paused"
     left_s = info.due_at - time.time()

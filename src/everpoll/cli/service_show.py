@@ -29,7 +29,7 @@ from everpoll.cli.sparkline import sparkline
 from everpoll.engine.live_workers import is_any_alive
 from everpoll.http.stored_secrets import safe_dependency, without_secrets
 from everpoll.monitors.alerts.incidents import IncidentInfo
-from everpoll.monitors.alerts.undelivered import Undelivered
+from everpoll.monitors.alerts.undelivered import WaitingAlerts
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.info import ServiceInfo, service_info
 from everpoll.monitors.last_look import ahead_of_look
@@ -49,13 +49,13 @@ LISTED_LOOKS = 10
 INCIDENTS = 10
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 COVERED = 0.95
-"""Where looks tell about less of a span than this, the share is printed beside the uptime."""
-# Of a service that is not looked at, these say nothing.
+"""If looks cover less of a span than this share, the covered time is printed after the uptime."""
+# These have no meaning for a heartbeat service.
 _OF_LOOKS = frozenset({"breaker", "backoff", "format"})
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """What is shown of one service."""
+    """The displayed data of one service."""
 
     info: ServiceInfo
     definition: dict[str, Any]
@@ -65,11 +65,11 @@ class Shown(Struct, frozen=True, kw_only=True):
     uptime: dict[str, Uptime]
     latencies_24h_ms: dict[str, float | None]
     incidents: tuple[IncidentInfo, ...]
-    """The newest ones, open and past."""
-    waiting: Undelivered
+    """The newest incidents, open and past."""
+    waiting: WaitingAlerts
     is_looked_at: bool
     beat_path: str | None = None
-    """Where a service beats that calls everpoll."""
+    """The path that a heartbeat service calls."""
 
 
 def show(name: ServiceName, url: Url = None, as_json: AsJson = False) -> None:
@@ -160,7 +160,7 @@ def _card(shown: Shown) -> Table:
 
 
 def _definition_rows(definition: dict[str, Any]) -> dict[str, str]:
-    """Return how the service is looked at, in the words of `app.service`."""
+    """Return the definition in the words of `app.service`."""
     backoff, mapping = definition["backoff"], definition["mapping"]
     return {
         "every": f"{human(definition['every_s'])}, timeout {human(definition['timeout_s'])}",
@@ -194,7 +194,7 @@ def _alert(alert: dict[str, Any]) -> str:
 
 
 def _uptimes(uptimes: dict[str, Uptime]) -> str:
-    """Return the uptime of each span, and how much time is known where looks do not cover a span."""
+    """Return the uptime of each span, and the covered time if looks do not cover the whole span."""
     words = " · ".join(f"{span} {percent(one)}" for span, one in uptimes.items() if one.percent is not None)
     for span, one in uptimes.items():
         if words and one.covered < COVERED:

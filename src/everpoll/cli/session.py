@@ -1,7 +1,7 @@
-"""What the commands share: where the tasks live, how an app is found, and how answers are printed.
+"""Shared by the commands: the address of the store, importing an app, and printing.
 
-What others wrote (a status, a reason, the text of an error) is printed as text: neither as markup, nor as control
-characters, with which it would talk to the terminal.
+Foreign text (a status, a reason, an error) is printed as text: never as markup or control characters, which a terminal
+would interpret.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ def with_store(url: str | None, use: Callable[[Store], Awaitable[T]], *, may_cre
         address = url or default_url()
         store = store_for(address)
         if address.startswith("memory:"):
-            raise BadInput(f"{address} lives in the process of its app alone: no command can read it")
+            raise BadInput(f"{address} exists only in the process of its app: no command can read it")
         is_new = may_create and is_missing_file(address)
         try:
             await store.open(migrate=is_new)
@@ -137,7 +137,7 @@ def print_json(value: Any) -> None:
 
 
 def plain(text: str) -> str:
-    """Return foreign text as it may be printed: control characters and markup escaped."""
+    """Return foreign text with control characters and markup escaped."""
     return escape(visible(text))
 
 
@@ -157,7 +157,7 @@ def console() -> Console:
 def tell_more(after: int | None, searched_back_to: datetime | None) -> None:
     """Print how to get the next page, and how far back a bounded search looked."""
     if searched_back_to is not None:
-        console().print(f"Searched back to what was enqueued {ago(searched_back_to)}.")
+        console().print(f"Searched back to tasks that were enqueued {ago(searched_back_to)}.")
     if after is not None:
         console().print(f"More: --after {after}")
 

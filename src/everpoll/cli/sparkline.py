@@ -16,7 +16,7 @@ from everpoll.cli.health_display import STATUS_STYLE
 
 BARS = "▁▂▃▄▅▆▇█"
 MIDDLE = 2
-"""The bar of the median latency: what is slow stands out, and what is usual does not."""
+"""The height of the median latency, so that slow looks stand out."""
 
 
 _TIMED = frozenset({"up", "degraded"})

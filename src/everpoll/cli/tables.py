@@ -1,4 +1,4 @@
-"""`everpoll tables`: an app's adopted tables: rows by status, whether they are as mapped, DDL for what is missing."""
+"""`everpoll tables`: shows an app's adopted tables: rows by status, findings, and the DDL that they lack."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -35,7 +35,7 @@ class TableOverview(Struct, frozen=True, kw_only=True):
     has_handler: bool
     counts: list[StatusCount]
     workers: list[TableWorker]
-    """Those that hold rows."""
+    """The workers that hold rows."""
     error: str | None = None
     """Why the table could not be read; the rest is empty then."""
 

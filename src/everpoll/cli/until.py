@@ -1,8 +1,8 @@
 """`everpoll until URL`: wait in a shell for an operation that runs elsewhere.
 
 Promises: the rules are those of any watch, for it is one, in memory: budget, Retry-After, backoff, errors in passing.
-Exit codes: 0 ready, 1 failed or not to be used, 2 timed out, 130 after Ctrl-C. The remote is asked to cancel only where
-`--cancel` says so. What was given in headers, in the address or in the environment is never printed.
+Exit codes: 0 ready, 1 failed or not to be used, 2 timed out, 130 after Ctrl-C. The remote is asked to cancel only with
+`--cancel`. Secrets in headers, in the address or in the environment are never printed.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ GROWING = Backoff("2s", factor=1.5, cap="30s", jitter=0.1)
 TIMEOUT = "29m"
 NO_ANSWER = "no answer in time"
 CANCEL_BUDGET_S = 30.0
-# A cancel reaches the remote within a third of that, even in the middle of a look.
+# A cancel reaches the remote within a third of this lease, even during a look.
 LEASE = "3s"
 CODES = {"ready": 0, "failed": 1, "canceled": 1, "timed_out": 2}
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -88,7 +88,7 @@ def until(  # noqa: PLR0913 - options of a command
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
     """Wait for a remote operation. Exit code 0: ready, 1: failed, 2: timed out."""
-    # What the looks meet is shown here; the log would tear the display apart, and tell more than it may.
+    # The display shows the looks. Log lines would break it, and might contain secrets.
     logging.getLogger("everpoll").addHandler(logging.NullHandler())
     logging.getLogger("everpoll").propagate = False
     headers: dict[str, str] = {}
@@ -120,7 +120,7 @@ def until(  # noqa: PLR0913 - options of a command
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long, and how often."""
+    """The timeout and the interval."""
 
     budget: Budget
     cadence: Cadence
@@ -202,7 +202,7 @@ class Until:
             interrupted.set()
 
         for wanted in SIGNALS:
-            # Not in the main thread, or not on this platform: then Ctrl-C ends it as it ends any program.
+            # Outside the main thread, or on other platforms, Ctrl-C ends the program as usual.
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 asyncio.get_running_loop().add_signal_handler(wanted, received, wanted)
 
@@ -219,7 +219,7 @@ class Until:
         operation, progress = self._operation, self._progress
 
         async def look(_op: Any, w: LookContext) -> Verdict:
-            # The budget ends looks, too: one that hangs would outlive it. The last one has a second all the same.
+            # The budget also limits looks: one that hangs would outlive it. The last look still gets a second.
             left_s = max(1.0, self._terms.budget.time_s - w.elapsed)
             try:
                 async with asyncio.timeout(left_s):
@@ -251,7 +251,7 @@ class Until:
         return watch
 
     async def _start(self, _op: Any, key: str) -> Any:
-        assert self._operation.start is not None, "registered only where there is one"
+        assert self._operation.start is not None, "registered only if there is one"
         try:
             async with asyncio.timeout(max(1.0, self._terms.budget.time_s)):
                 begun = await self._operation.start(key)
@@ -289,7 +289,7 @@ class Until:
         if info.outcome == "timed_out":
             last = progress.said if progress.looks or progress.error else "it was never answered"
             return f"{info.reason}; last seen: {last}"
-        # Of an error that ended it, the words, without the name of its class.
+        # The text of the error that ended the run, without the name of its class.
         return progress.error or info.reason or "no reason was given"
 
     def _left_behind(self, info: RunInfo) -> str:
@@ -300,7 +300,7 @@ class Until:
     def _summary(self, info: RunInfo) -> dict[str, Any]:
         evidence = info.evidence
         if isinstance(evidence, dict):
-            # Where in this program an error came up is of no use to the caller.
+            # The place in this program where an error was raised does not help the caller.
             evidence = {name: value for name, value in evidence.items() if name != "traceback"}
         return {
             "outcome": info.outcome,

@@ -1,4 +1,4 @@
-"""How `everpoll until` shows what it waits for: three lines that move in a terminal, one line a look elsewhere."""
+"""The display of `everpoll until`: three changing lines in a terminal, else one line for each look."""
 
 import asyncio
 import math
@@ -47,7 +47,7 @@ class Progress:
 
     @property
     def said(self) -> str:
-        """Return what the last look saw."""
+        """Return the result of the last look in words."""
         if self.error is not None:
             return self.masked(self.error)
         words = self.status or "pending"

@@ -1,4 +1,4 @@
-"""What `everpoll until` waits for: an address and options in, a start, a look and a cancel out, each an adapter's own.
+"""The operation of `everpoll until`: an address and options in; start, look and cancel of an adapter out.
 
 `auto` goes by the host where that tells, else by the answers: it reads them as HTTP 202, and judges an operation of
 Google's or a batch of OpenAI's or Anthropic's by its own rules, because to HTTP alone each of them is a plain 200.
@@ -39,7 +39,7 @@ ADAPTERS = ("auto", "http202", "azure", "google", "waiter", "openai", "anthropic
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 Shape = Literal["google", "openai", "anthropic"]
 _VERSION = re.compile(r"v[0-9]+[a-z0-9]*")
-_NO_CANCEL = {"azure": "Azure's services share no way to cancel", "waiter": "a waiter only looks"}
+_NO_CANCEL = {"azure": "Azure's services have no common way to cancel", "waiter": "a waiter only looks"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Operation:
     cancel: Callable[[Any], Awaitable[None]] | None = None
     every_s: float | None = None
     budget: Budget | None = None
-    """What a waiter's model says of both."""
+    """The interval and the budget of a waiter's model."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -98,7 +98,7 @@ def _named(wanted: Wanted) -> str:
         for prefix, name in (("msgbatch_", "anthropic"), ("batch_", "openai")):
             if wanted.url.startswith(prefix):
                 return name
-        # Without what may be secret: a user and password, a query, a fragment.
+        # Leave out parts that may be secret: user and password, query, fragment.
         bare = re.split(r"[?#]", wanted.url, maxsplit=1)[0].rpartition("@")[2]
         raise BadInput(f"{bare!r} is not a URL: write https://{bare}")
     host = _host(wanted.url)
@@ -236,7 +236,7 @@ class AnyOperation(Http202):
     def __init__(self, headers: Mapping[str, str], fetch: Fetch, cancel_method: str | None) -> None:
         super().__init__(headers=headers, fetch=fetch, cancel_method=cancel_method, value_limit=None)
         self._azure = AzureOperation(headers=headers, fetch=fetch, value_limit=None)
-        # Only their judgement is used, which makes no request.
+        # Only their `judge` is used, which makes no request.
         self._google = GoogleOperation("https://localhost", value_limit=None)
         self._openai, self._anthropic = OpenAIBatch("unused"), AnthropicBatch("unused")
 
@@ -257,7 +257,7 @@ class AnyOperation(Http202):
         return super().judge(response, misses=misses, is_result=is_result)
 
     def begun(self, request: Request, response: Response) -> Started:
-        """Return the started operation; Azure names its address in a header of its own."""
+        """Return the started operation; Azure has its own header for the address."""
         if "azure-asyncoperation" in response.headers:
             return self._azure.begun(request, response)
         return super().begun(request, response)
@@ -295,7 +295,7 @@ class WaiterOverHttp(OverHttp):
         response = await self._client.send(self._request)
         error = _error_code(response) if response.status >= 400 else None
         state, rule = self._waiter.explain(body=response.json(), status=response.status, error=error)
-        # SDKs repeat by themselves what the service was too busy for: no acceptor has to mention it.
+        # SDKs retry by themselves if the service is too busy, so waiter models have no acceptor for that.
         if is_transient(response.status) and not rule.startswith("acceptor"):
             raise RemoteBusy(response)
         if state == "success":
@@ -315,7 +315,7 @@ def _error_code(response: Response) -> str:
 
 
 class Telling:
-    """A client whose errors say in a few words why there is no answer."""
+    """A client whose errors tell in a few words why there is no answer."""
 
     def __init__(self, fetch: HttpFetch | None = None) -> None:
         self._fetch = fetch or HttpFetch()
@@ -345,7 +345,7 @@ class Telling:
         if error.kind is Kind.TLS:
             return Refused(error.reason)
         if error.kind is Kind.DNS:
-            # A host that has answered before has a name: then it is the resolver that is in trouble.
+            # A host that has answered before has an address, so the resolver has failed.
             if not self._has_answered and error.errno != socket.EAI_AGAIN:
                 return Refused(f"{host}: there is no host of that name")
             return ConnectionError(f"{host}: its name cannot be looked up now")

@@ -1,4 +1,4 @@
-"""`everpoll why`: why a job, a run, a service or a row of an adopted table is as it is, with the recorded evidence."""
+"""`everpoll why`: explains the state of a job, a run, a service or a row of an adopted table, with evidence."""
 
 from datetime import UTC, datetime
 from typing import Annotated

@@ -1,1 +1,1 @@
-"""What joins everpoll to a framework; a framework is imported only by the package that has its name here."""
+"""Support for frameworks: each has a package of its own, which alone imports the framework."""

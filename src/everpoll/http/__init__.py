@@ -1,4 +1,4 @@
-"""Requests to others: one client with address checks, limits and masked secrets, for every room that calls out.
+"""Requests to other systems: one client with address checks, limits and masked secrets, for the whole of everpoll.
 
 A name is imported when it is first used: a program that sends no request loads no client.
 """
@@ -64,7 +64,7 @@ _NAMES = {
     "everpoll.http.tcp": "TcpResult check_tcp",
     "everpoll.http.validators": "Validator",
 }
-"""Where names are at home, for the interpreter. Type checkers read the imports above."""
+"""The module of each name, for the interpreter. Type checkers read the imports above."""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 if not _typing.TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""Inner addresses: this machine, its networks, the metadata of a cloud.
+"""Address ranges: recognises inner addresses, which are this machine, its networks and the metadata of a cloud.
 
-Pure. An IPv6 address that leads to an IPv4 one (mapped, 6to4, NAT64, Teredo) is judged as that one. Addresses that a
-resolver or `connect` would accept are read as they do: 127.1, 0x7f000001, 0177.0.0.1 and 2130706433 are 127.0.0.1.
+Pure. An IPv6 address that leads to an IPv4 address (mapped, 6to4, NAT64, Teredo) counts as that IPv4 address. All forms
+that a resolver or `connect` accepts are read: 127.1, 0x7f000001, 0177.0.0.1 and 2130706433 are 127.0.0.1.
 """
 
 import ipaddress
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# A network that only knows IPv6 reaches IPv4 through these. The second is the old "IPv4-compatible" form.
+# A network with only IPv6 reaches IPv4 through these prefixes. The second one is the old "IPv4-compatible" form.
 _HOLD_IPV4 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
-# Local, or without a route, by their standards (RFC 3879, RFC 8215, RFC 4291), and global to the standard library.
+# Local, or without a route, by RFC 3879, RFC 8215 and RFC 4291; the standard library takes them for global.
 _LOCAL = tuple(ipaddress.IPv6Network(one) for one in ("fec0::/10", "64:ff9b:1::/48", "::/96"))
-# Where clouds hand out credentials without asking for any. Most are link-local; these are not: AWS over IPv6, Google
-# over IPv6, Oracle (two), Alibaba, Azure's host agent, Scaleway, Akamai.
+# At these addresses, clouds hand out credentials to every caller. Most such addresses are link-local; these are not:
+# AWS over IPv6, Google over IPv6, Oracle (two), Alibaba, Azure's host agent, Scaleway, Akamai.
 _METADATA = frozenset(
     ipaddress.ip_address(one)
     for one in (
@@ -33,7 +33,7 @@ _METADATA = frozenset(
 
 
 class IpAddress(NamedTuple):
-    """One address of a host, as a socket wants it."""
+    """One address of a host, in the form that sockets take."""
 
     family: int
     place: tuple[Any, ...]
@@ -46,13 +46,13 @@ class IpAddress(NamedTuple):
 
 @lru_cache(maxsize=16_384)
 def literal(host: str) -> Ip | None:
-    """Return the address that the host of a URL is; None for a name."""
+    """Return the host of a URL as an address; None if it is a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
         pass
     try:
-        # Only what begins with a digit: every other name is one, and the resolver need not be asked.
+        # Only hosts that begin with a digit can be addresses: no need to try others.
         return ipaddress.IPv4Address(socket.inet_aton(host)) if host[:1].isdecimal() else None
     except (OSError, ValueError):
         return None
@@ -71,7 +71,7 @@ def is_inner(address: str) -> bool:
 
 @lru_cache(maxsize=4_096)
 def is_metadata(address: str) -> bool:
-    """Return True if an address is link-local, or one at which a cloud hands out credentials."""
+    """Return True if an address is link-local, or if a cloud hands out credentials at it."""
     found = literal(address)
     if found is None:
         return False

@@ -1,8 +1,7 @@
-"""Certificates: when one expires, read from its DER form.
+"""Certificates: reads from a certificate in DER form when it expires.
 
-The standard library tells the fields of a certificate only where it verified it. An expired one is the case where the
-date matters most, so the two dates are read here: a walk of five steps over ASN.1. Pure; never raises over what a
-remote sent.
+The standard library returns the fields of a certificate only if it has verified it. The date matters most for an
+expired certificate, so it is read here: five steps through ASN.1. Pure; nothing that a remote sent raises an error.
 """
 
 import calendar
@@ -13,13 +12,13 @@ _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
 
 
 def expiry_of(connection: ssl.SSLObject | ssl.SSLSocket | None) -> float | None:
-    """Return when the other side's certificate expires, in epoch seconds; None where there is none to read."""
+    """Return when the other side's certificate expires, in epoch seconds; None if there is none."""
     der = None if connection is None else connection.getpeercert(binary_form=True)
     return None if der is None else expires_at(der)
 
 
 def expires_at(der: bytes) -> float | None:
-    """Return the end of a certificate's validity in epoch seconds; None where it cannot be read."""
+    """Return the end of a certificate's validity in epoch seconds; None if it cannot be read."""
     try:
         certificate, _ = _content(der, _SEQUENCE)
         fields, _ = _content(certificate, _SEQUENCE)
@@ -35,7 +34,7 @@ def expires_at(der: bytes) -> float | None:
 
 
 def _content(data: bytes, tag: int | None = None) -> tuple[bytes, bytes]:
-    """Return what the first element holds, and what follows it."""
+    """Return the content of the first element, and the bytes after it."""
     if tag is not None and data[0] != tag:
         raise ValueError("another element was expected")
     length, begin = data[1], 2
@@ -50,7 +49,7 @@ def _content(data: bytes, tag: int | None = None) -> tuple[bytes, bytes]:
 def _instant(data: bytes) -> float:
     text = _content(data)[0].decode("ascii")
     if data[0] == _UTC_TIME:
-        # RFC 5280: two digits of a year from 50 on are of the last century.
+        # RFC 5280: a year of two digits from 50 on belongs to the last century.
         text = ("19" if int(text[:2]) >= 50 else "20") + text
     elif data[0] != _GENERALIZED_TIME:
         raise ValueError("not a time")

@@ -1,9 +1,9 @@
-"""The client of this room: redirects within their rules, over the exchange that fits the request.
+"""HttpClient: sends a request by the exchange that fits it, and follows redirects within their rules.
 
     Request ──▶ hop ──▶ exchange ──▶ Answer, or a redirect: the next hop
 
-Promises: one deadline for all hops; every hop goes through the guard; credentials stay at the origin; nothing is
-retried, but for a request that a kept connection lost before a byte of its answer came.
+Promises: one deadline holds for all hops; the guard checks every hop; credentials stay at the origin; nothing is
+retried, except if a reused connection breaks before the first byte of the answer.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from everpoll.policy import number
 
 
 class HttpClient:
-    """Sends requests. One client serves any number of event loops, and closes its connections with each of them.
+    """Sends requests. One client serves any number of event loops; an event loop that closes closes its connections.
 
-    `connection_age_s` is how long a kept connection is used, `proxy` the URL of a proxy for all requests, and
-    `environment` where `${NAME}` in headers is looked up; None: headers are sent as they are written.
-    `lean=False` sends everything with aiohttp.
+    `connection_age_s` is how long a connection is reused. `proxy` is the URL of a proxy for all requests. `${NAME}` in
+    headers is replaced by the value in `environment`; with None, headers are sent unchanged. `lean=False` sends
+    everything by aiohttp.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class HttpClient:
         self._lean = LeanExchange(connection_age_s=self._age_s, max_idle=max_idle()) if is_lean else None
 
     async def send(self, request: Request) -> Answer:
-        """Ask, and return the answer; raise `NotReached` where none came, `NotAsked` where this process could not."""
+        """Send a request and return its answer; raise `NotReached` if none came, `NotAsked` if it could not be sent."""
         began = asyncio.get_running_loop().time()
         deadline = began + request.timeout_s
         hop = self._first_hop(request)
@@ -69,14 +69,14 @@ class HttpClient:
             hop = chain.hop
 
     async def close(self) -> None:
-        """Close the connections of this event loop, within a second. Repeatable; `send` opens new ones."""
+        """Close the connections of this event loop, within a second. May be repeated; `send` opens new ones."""
         for exchange in (self._lean, self._full):
             if exchange is not None:
                 await exchange.close()
 
     def _fully(self) -> Exchange:
         if self._full is None:
-            # aiohttp takes 150 ms to import, which a process that makes plain looks only need not wait for.
+            # aiohttp takes 150 ms to import, and a process that makes only plain looks does not need it.
             from everpoll.http.full_exchange import FullExchange  # noqa: PLC0415
 
             self._full = FullExchange(proxy=self._proxy, connection_age_s=self._age_s)

@@ -1,7 +1,7 @@
-"""Connecting to one of a host's addresses: the next one is tried when one fails, or does not answer for STAGGER_S.
+"""Connects to one of a host's addresses: the next one is tried if one fails, or does not answer for STAGGER_S.
 
-Promises: connects to the addresses that it is given and to nothing else; on cancellation every socket is closed. The
-deadline is the caller's. A host with a dead address costs STAGGER_S, not its timeout (RFC 8305).
+Promises: it connects to the given addresses only; a cancellation closes every socket. The caller sets the deadline. A
+dead address of a host costs STAGGER_S, not the whole timeout (RFC 8305).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ STAGGER_S = 0.25
 
 
 async def connect(addresses: list[IpAddress]) -> tuple[socket.socket, IpAddress]:
-    """Return a connected socket and where it leads; raise the first address's `OSError` where all fail."""
+    """Return a connected socket and its address; raise the `OSError` of the first failure if all addresses fail."""
     if len(addresses) == 1:
         return await _one(addresses[0]), addresses[0]
     waiting = _interleaved(addresses)
@@ -56,13 +56,13 @@ async def _drop(attempts: dict[asyncio.Task[socket.socket], IpAddress]) -> None:
     for attempt in attempts:
         attempt.cancel()
     for attempt in attempts:
-        # One that has just succeeded has a socket, which is one too many.
+        # An attempt that has just succeeded has a socket, which must be closed.
         with contextlib.suppress(asyncio.CancelledError, OSError):
             (await attempt).close()
 
 
 def _interleaved(addresses: list[IpAddress]) -> list[IpAddress]:
-    """Order addresses with families in turn, so that a network without IPv6 costs one attempt and not all of them."""
+    """Alternate IPv4 and IPv6 addresses: a network without IPv6 then costs one attempt, not all of them."""
     first = [one for one in addresses if one.family == addresses[0].family]
     others = [one for one in addresses if one.family != addresses[0].family]
     pairs = itertools.chain.from_iterable(itertools.zip_longest(first, others))

@@ -1,15 +1,16 @@
-"""The contract of the room: a request, its answer, and the error where no answer came.
+"""The contract of this package: a request, its answer, and the errors if no answer came.
 
     answer = await client.send(Request("https://api.example.com/health", headers={"X-Api-Key": "${API_KEY}"}))
 
 `send` ends within `timeout_s`, whatever the other side does, in one of these ways:
 
-    Answer       an answer came, whatever its status
-    NotReached   no answer that can be used: `kind` is one of eight, the message says it in words
-    NotAsked     this process could not ask: no file descriptor is left, or an environment variable is missing
-    cancellation passes through, and hangs up
+    Answer       an answer came, with any status
+    NotReached   no usable answer came: `kind` is one of eight, the message explains it
+    NotAsked     this process could not send the request: no file descriptor is left, or an environment variable is
+                 missing
+    cancellation passes through, and closes the connection
 
-Promises: no repr, no message and no traceback of these has a header's value, a user or password of a URL, or a query.
+Promises: no repr, message or traceback of these contains a header's value, a user or password of a URL, or a query.
 """
 
 import math
@@ -45,15 +46,15 @@ class Kind(StrEnum):
     REDIRECT = "redirect"
     """Too many redirects, a redirect loop, or a redirect to something that is not an http or https URL."""
     TOO_LARGE = "too_large"
-    """The body is beyond its limit."""
+    """The body is larger than its limit."""
     PROTOCOL = "protocol"
     """The answer is not valid HTTP, has too many headers, or its body cannot be unpacked."""
     ADDRESS = "address"
-    """The address must not be asked: private or link-local, and not named by the user."""
+    """The address is not allowed: it is private or link-local, and the user did not name it."""
 
 
 class NotReached(EverpollError, OSError):
-    """No answer came; the message says why, without secrets. `errno` is the operating system's, if it had one."""
+    """No answer came; the message says why, without secrets. `errno` is the operating system's code, or None."""
 
     def __init__(self, reason: str, kind: Kind, errno: int | None = None, *, is_unsent: bool = False) -> None:
         super().__init__(reason)
@@ -71,11 +72,11 @@ class NotReached(EverpollError, OSError):
 
 
 class NotAsked(EverpollError):
-    """This process could not ask, so nothing is known of the other side."""
+    """This process could not send the request, so nothing is known about the other side."""
 
 
 class Reach(StrEnum):
-    """Which addresses a request may go to. Metadata of a cloud and link-local: only as an address in a NAMED URL."""
+    """Which addresses a request may go to. Cloud metadata and link-local ones must be written in a NAMED URL."""
 
     NAMED = "named"
     """The user named the host: it may be private."""
@@ -84,19 +85,19 @@ class Reach(StrEnum):
     PUBLIC = "public"
     """A remote named the host: every address of it must be public."""
     PUBLIC_PART = "public_part"
-    """A host that answered from a public address named itself: only its public addresses are asked."""
+    """A host that answered from a public address redirected to itself: only its public addresses are allowed."""
 
 
 class Tls(Struct, frozen=True, kw_only=True):
     """How to verify the other side, and the certificate of this side. The paths are those of PEM files."""
 
     ca_file: str | None = None
-    """Trusted instead of the system's authorities."""
+    """The trusted authorities, instead of the system's."""
     certificate_file: str | None = None
     key_file: str | None = None
     """The key of `certificate_file`, unless that file has it."""
     server_name: str | None = None
-    """The name that the certificate must have, where it is not the URL's host."""
+    """The name that the certificate must have, if it is not the URL's host."""
 
 
 class Request(Struct, frozen=True):
@@ -108,13 +109,13 @@ class Request(Struct, frozen=True):
     """`${NAME}` in a value is read from the environment when the request is sent."""
     body: bytes | None = None
     timeout_s: float = TIMEOUT_S
-    """For everything: name look-up, connecting, TLS, redirects and the last byte of the body."""
+    """The limit for everything: name look-up, connecting, TLS, redirects, and the whole body."""
     max_body_bytes: int = MAX_BODY_BYTES
-    """After decompression."""
+    """The largest body, after decompression."""
     fresh: bool = False
     """Use a new connection, and close it afterwards."""
     follow_redirects: bool = True
-    """At most 10, and only of GET and HEAD: any other method has the redirect as its answer."""
+    """Follow up to 10 redirects of GET and HEAD. For other methods, the redirect is the answer."""
     reach: Reach = Reach.NAMED
     tls: Tls | ssl.SSLContext | None = None
     """None: the system's authorities are trusted."""
@@ -138,29 +139,29 @@ class Request(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """What came back, whatever its status."""
+    """An answer, with any status."""
 
     status: int
     headers: Headers
     """Names in lower case, look-up in any case; values of repeated headers joined with ", "."""
     body: bytes
-    """Unpacked; as it was sent where `encoding` says so."""
+    """The decompressed body; still compressed if `encoding` is not empty."""
     url: str
-    """What answered, after redirects; without user and password."""
+    """The URL that answered, after redirects; without user and password."""
     address: str
     """The IP address that answered; empty behind a proxy."""
     latency_s: float
-    """From the call to the last byte, everything included."""
+    """The time from the call to the last byte, everything included."""
     certificate_expires_at: float | None = None
     """Epoch seconds; None without TLS."""
     is_truncated: bool = False
-    """The body is the beginning of one that is too large: kept of errors (status 400 and above) only."""
+    """True: the body was too large, and `body` is its beginning. Only for errors (status 400 and above)."""
     encoding: str = ""
-    """The Content-Encoding that `body` still has, because it was not asked for and cannot be unpacked."""
+    """The Content-Encoding that `body` still has, because this client cannot decode it."""
 
     @property
     def is_unchanged(self) -> bool:
-        """True for 304: the content that the request names by If-None-Match or If-Modified-Since is still current."""
+        """True for 304: the content named by If-None-Match or If-Modified-Since has not changed."""
         return self.status == 304
 
     @property
@@ -176,12 +177,12 @@ class Answer(Struct, frozen=True, gc=False):
 
 
 class Client(Protocol):
-    """What every client can do. One client serves any number of event loops."""
+    """The contract of every client. One client serves any number of event loops."""
 
     async def send(self, request: Request) -> Answer:
-        """Ask, and return the answer; raise `NotReached` where none came, `NotAsked` where this process could not."""
+        """Send a request and return its answer; raise `NotReached` if none came, `NotAsked` if it could not be sent."""
         ...
 
     async def close(self) -> None:
-        """Close the connections of this event loop, within a second. Repeatable; `send` opens new ones."""
+        """Close the connections of this event loop, within a second. May be repeated; `send` opens new ones."""
         ...

@@ -1,4 +1,4 @@
-"""The DNS check: which addresses does a name have, by the system's resolver?"""
+"""The DNS check: looks up the addresses of a name, by the system's resolver."""
 
 import asyncio
 import math
@@ -18,15 +18,15 @@ _FAMILIES = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
 
 
 class DnsResult(Struct, frozen=True, gc=False):
-    """What a name resolves to."""
+    """The addresses of a name."""
 
     addresses: tuple[str, ...]
-    """In the resolver's order."""
+    """The addresses in the resolver's order."""
     latency_s: float
 
 
 async def check_dns(name: str, *, record: Record | None = None, timeout_s: float = TIMEOUT_S) -> DnsResult:
-    """Look a name up; raise `NotReached` where it has no address of that kind."""
+    """Look a name up; raise `NotReached` if it has no address of that kind."""
     if record is not None and record not in _FAMILIES:
         raise BadInput(f"record={record!r}: write 'A' or 'AAAA'")
     if not math.isfinite(timeout_s) or timeout_s <= 0:

@@ -1,7 +1,7 @@
-"""References to the environment: `${NAME}` in a header or another text stands for the variable's value when it is sent.
+"""References to the environment: `${NAME}` in a header or another text is replaced by the variable's value.
 
-Promises: a value is read anew for each request, so that a rotated secret counts at once. What is missing, or cannot be
-sent, is reported with the variable's name and never with its value. `$${` stands for `${` itself.
+Promises: the value is read for each request, so a rotated secret is used at once. An error about a missing or unusable
+value has the variable's name, never its value. `$${` means `${` itself.
 """
 
 import re
@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 
 
 def resolved(headers: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers with every reference replaced; raise `NotAsked` where a variable is missing."""
+    """Return the headers with every reference replaced; raise `NotAsked` if a variable is missing."""
     if not any("${" in value for value in headers.values()):
         return headers
     found = {name: replaced(f"the header {name}", value, environment) for name, value in headers.items()}
@@ -31,7 +31,7 @@ def references(headers: Mapping[str, str]) -> frozenset[str]:
 
 
 def replaced(what: str, value: str, environment: Mapping[str, str]) -> str:
-    """Return a text with every reference replaced; `what` names it in the `NotAsked` where a variable is missing."""
+    """Return a text with every reference replaced; raise `NotAsked`, which names `what`, if a variable is missing."""
 
     def of(reference: re.Match[str]) -> str:
         if reference[1]:
@@ -39,7 +39,7 @@ def replaced(what: str, value: str, environment: Mapping[str, str]) -> str:
         found = environment.get(reference[2])
         if not found:
             raise NotAsked(f"{what} refers to ${{{reference[2]}}}, which the environment does not have")
-        # A line break at the end is how files and `echo` write a secret, and never part of it.
+        # Files and `echo` end a secret with a line break, which is not part of it.
         return found.strip()
 
     return _REFERENCE.sub(of, value)

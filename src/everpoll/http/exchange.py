@@ -1,7 +1,7 @@
-"""One exchange with one origin: what a client does for each hop of a request, and what it sends.
+"""The contract of an exchange: one request and one answer for each hop, and the headers that are sent.
 
-Two implementations keep this contract, and pass one suite of tests: `full_exchange` on aiohttp knows everything,
-`lean_exchange` on httptools makes plain looks at a quarter of the cost.
+Two implementations pass the same tests: `full_exchange` on aiohttp supports everything, `lean_exchange` on httptools
+makes plain looks at a quarter of the cost.
 """
 
 from typing import Protocol
@@ -12,17 +12,17 @@ from everpoll.http.unpacking import ACCEPTED
 from everpoll.version import __version__
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Of an answer: status line and headers together."""
+"""The limit of an answer's status line and headers together."""
 MAX_FIELDS = 128
-"""Headers of an answer. aiohttp has the same limit."""
+"""How many headers an answer may have. aiohttp has the same limit."""
 MAX_FIELD_BYTES = 16 * 1024
-"""Of one header, where the parser counts them apart."""
+"""The limit of one header, if the parser has a limit for each."""
 CONNECTION_AGE_S = 60.0
 """A connection that is older is not used again, so that changes of DNS records and certificates are seen."""
 USER_AGENT = f"everpoll/{__version__}"
 
-# Decided by the exchange: how the body is packed and framed, and whether the connection is kept.
-_OWN = frozenset(
+# The exchange decides these: compression and framing of the body, and whether the connection is reused.
+_SET_BY_EXCHANGE = frozenset(
     {
         "accept-encoding",
         "connection",
@@ -39,12 +39,12 @@ _OWN = frozenset(
 
 
 class Exchange(Protocol):
-    """Ask once, follow nothing."""
+    """Sends one request and follows no redirect."""
 
     async def exchange(self, request: Request, hop: Hop, began: float, deadline: float) -> Answer:
         """Return the answer; `began` and `deadline` are times of the event loop.
 
-        Raise `NotReached` where none came, `NotAsked` where this process could not ask.
+        Raise `NotReached` if none came, `NotAsked` if this process could not send the request.
         """
         ...
 
@@ -54,8 +54,8 @@ class Exchange(Protocol):
 
 
 def headers_to_send(hop: Hop) -> dict[str, str]:
-    """Return the headers of one hop: the user's, but for those that the exchange decides."""
-    sent = {name: value for name, value in hop.headers.items() if name.lower() not in _OWN}
+    """Return the headers of one hop: the user's, except those that the exchange decides."""
+    sent = {name: value for name, value in hop.headers.items() if name.lower() not in _SET_BY_EXCHANGE}
     names = {name.lower() for name in sent}
     if "user-agent" not in names:
         sent["User-Agent"] = USER_AGENT

@@ -1,8 +1,8 @@
-"""What went wrong on the way to the other side, in words and by kind.
+"""Makes the errors of a request that got no answer, each with its kind and a message.
 
-Two answers are kept apart: the other side was not reached (`NotReached`), or this process could not even ask
-(`NotAsked`): without file descriptors or ports nothing is known of the other side, and it must not look down for that.
-Messages name hosts, ports and what the operating system said, never what was sent. Pure.
+There are two kinds of errors: the other side did not answer (`NotReached`), or this process could not send the request
+(`NotAsked`). Without file descriptors or ports, nothing is known about the other side, so it must not count as down.
+Messages contain hosts, ports and the operating system's text, never what was sent. Pure.
 """
 
 import errno
@@ -16,17 +16,17 @@ _UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN
 
 
 def place_of(target: Target) -> str:
-    """Return host and port, as messages name them."""
+    """Return host and port for messages."""
     return f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
 
 
 def is_ours(error: OSError) -> bool:
-    """Return True if this process lacks something: file descriptors, memory, ports."""
+    """Return True if the error means that this process lacks file descriptors, memory or ports."""
     return error.errno in _OURS
 
 
-def of_os_error(error: OSError, place: str) -> NotReached | NotAsked:
-    """Say what the operating system said of a connection."""
+def error_of_os(error: OSError, place: str) -> NotReached | NotAsked:
+    """Return the error for an `OSError` of a connection."""
     if isinstance(error, NotReached):
         return error
     why = error.strerror or type(error).__name__
@@ -44,7 +44,7 @@ def of_os_error(error: OSError, place: str) -> NotReached | NotAsked:
 
 
 def timed_out(target: Target, timeout_s: float, *, received: int | None = None) -> NotReached:
-    """Say that the time is over; `received` is how many bytes of a body came, None where no answer began."""
+    """Return the error for a timeout; `received` is how many bytes of the body came, None if no answer began."""
     if received is None:
         return NotReached(f"{target.shown} did not answer within {human(timeout_s)}", Kind.TIMED_OUT)
     what = f"{target.shown} did not finish its answer within {human(timeout_s)}"
@@ -52,23 +52,23 @@ def timed_out(target: Target, timeout_s: float, *, received: int | None = None) 
 
 
 def lookup_timed_out(target: Target, timeout_s: float) -> NotReached:
-    """Say that the name server did not answer in time."""
+    """Return the error for a name server that did not answer in time."""
     return NotReached(f"the name {target.host} was not looked up within {human(timeout_s)}", Kind.TIMED_OUT)
 
 
 def closed_early(target: Target, *, received: int | None = None) -> NotReached:
-    """Say that the connection ended too early."""
+    """Return the error for a connection that ended too early."""
     if received is None:
         return NotReached(f"{target.shown} closed the connection without an answer", Kind.REFUSED)
     what = f"{target.shown} closed the connection before its answer was complete"
     return NotReached(f"{what}: {received} bytes came", Kind.REFUSED)
 
 
-def no_http(target: Target) -> NotReached:
-    """Say that the answer is not HTTP."""
+def not_http(target: Target) -> NotReached:
+    """Return the error for an answer that is not HTTP."""
     return NotReached(f"{target.shown} answered with something that is not valid HTTP", Kind.PROTOCOL)
 
 
 def head_too_large(target: Target) -> NotReached:
-    """Say that the headers are beyond their limits."""
+    """Return the error for headers that are too large, or too many."""
     return NotReached(f"{target.shown} answered with headers that are too large, or too many", Kind.PROTOCOL)

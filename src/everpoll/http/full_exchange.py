@@ -1,10 +1,9 @@
-"""The exchange that knows everything: aiohttp, kept within this room's limits.
+"""The full exchange: supports everything, by aiohttp within the limits of this package.
 
-Promises: connects only to addresses that the guard allowed; a pool of connections serves one reach only, so that a
-connection that was opened for the user is never used for an answer's redirect. One deadline holds from the name look-up
-to the last byte. Bodies are unpacked here, and not by aiohttp, because of their limit. A connection that is older than
-its age is closed after its answer.
-Never: reads proxies, cookies or passwords from the environment.
+Promises: it connects only to addresses that the guard allowed. A pool of connections serves one reach only, so a
+connection that was opened for the user is never used for a redirect. One deadline holds from the name look-up to the
+last byte. Bodies are decompressed here and not by aiohttp, because of their limit. A connection that is too old is
+closed after its answer. It never reads proxies, cookies or passwords from the environment.
 """
 
 import asyncio
@@ -26,10 +25,10 @@ from everpoll.http.contract import Answer, NotAsked, NotReached, Reach, Request
 from everpoll.http.exchange import CONNECTION_AGE_S, MAX_FIELD_BYTES, MAX_HEAD_BYTES, headers_to_send
 from everpoll.http.faults import (
     closed_early,
+    error_of_os,
     head_too_large,
     lookup_timed_out,
-    no_http,
-    of_os_error,
+    not_http,
     place_of,
     timed_out,
 )
@@ -42,7 +41,7 @@ from everpoll.http.tls import context_of, failed_handshake, server_name
 from everpoll.http.unpacking import Body
 
 KEEP_ALIVE_S = 15.0
-"""Below what servers and proxies keep an idle connection for: a POST on one that is being closed is a lost answer."""
+"""Shorter than servers and proxies keep idle connections: a POST on a connection that they close has no answer."""
 _CLOSE_S = 1.0
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
 
@@ -72,10 +71,10 @@ class FullExchange:
                 return await self._ask(request, attempt, began)
         except TimeoutError:
             if attempt.is_looking_up:
-                raise attempt.marked(lookup_timed_out(hop.target, request.timeout_s)) from None
-            raise attempt.marked(timed_out(hop.target, request.timeout_s, received=attempt.received)) from None
+                raise attempt.with_sent_mark(lookup_timed_out(hop.target, request.timeout_s)) from None
+            raise attempt.with_sent_mark(timed_out(hop.target, request.timeout_s, received=attempt.received)) from None
         except NotReached as error:
-            raise attempt.marked(error) from None
+            raise attempt.with_sent_mark(error) from None
         finally:
             _current.reset(token)
 
@@ -87,7 +86,7 @@ class FullExchange:
         hop, target = attempt.hop, attempt.hop.target
         allow_name(target, hop.reach)
         if target.is_literal:
-            # aiohttp asks no resolver for these.
+            # aiohttp calls no resolver for an address.
             attempt.addresses = allowed(target, hop.reach, await addresses_of(target.host, target.port))
         context = await context_of(hop.tls) if target.is_secure else True
         try:
@@ -109,7 +108,7 @@ class FullExchange:
         except (NotReached, NotAsked, TimeoutError):
             raise
         except OSError as error:
-            raise of_os_error(error, place_of(target)) from None
+            raise error_of_os(error, place_of(target)) from None
 
     async def _read(
         self, request: Request, response: aiohttp.ClientResponse, attempt: "_Attempt", began: float
@@ -145,19 +144,19 @@ class FullExchange:
         target, place = attempt.hop.target, place_of(attempt.hop.target)
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             cause = error.certificate_error
-            return await self._tls(cause, attempt) if isinstance(cause, ssl.SSLError) else no_http(target)
+            return await self._tls(cause, attempt) if isinstance(cause, ssl.SSLError) else not_http(target)
         if isinstance(error, aiohttp.ClientConnectorError):
             cause = error.os_error
-            return await self._tls(cause, attempt) if isinstance(cause, ssl.SSLError) else of_os_error(cause, place)
+            return await self._tls(cause, attempt) if isinstance(cause, ssl.SSLError) else error_of_os(cause, place)
         if isinstance(error, aiohttp.ServerDisconnectedError):
             return closed_early(target)
         if isinstance(error, aiohttp.ClientPayloadError):
             return closed_early(target, received=attempt.received or 0)
         if isinstance(error, aiohttp.ClientOSError):
             is_early = attempt.received is None
-            return of_os_error(error, place) if is_early else closed_early(target, received=attempt.received)
+            return error_of_os(error, place) if is_early else closed_early(target, received=attempt.received)
         is_long = isinstance(error.__cause__, aiohttp.http_exceptions.LineTooLong)
-        return head_too_large(target) if is_long else no_http(target)
+        return head_too_large(target) if is_long else not_http(target)
 
     async def _tls(self, error: ssl.SSLError, attempt: "_Attempt") -> NotReached:
         hop = attempt.hop
@@ -166,7 +165,7 @@ class FullExchange:
 
 
 class _Attempt:
-    """One exchange as it goes: what aiohttp's parts find out on the way."""
+    """The state of one exchange, which aiohttp's parts fill in."""
 
     def __init__(self, hop: Hop, sessions: "_Sessions", age_s: float, draw: Callable[[], float]) -> None:
         self.hop = hop
@@ -180,20 +179,20 @@ class _Attempt:
         self._age_s = age_s
         self._draw = draw
 
-    def marked(self, error: NotReached) -> NotReached:
+    def with_sent_mark(self, error: NotReached) -> NotReached:
         """Mark in the error whether the remote may have received the request, and return it."""
         error.is_unsent = not self.is_connected
         return error
 
-    def saw(self, connection: Any) -> None:
-        """Keep what the connection tells; one that is too old is not used again."""
+    def note_connection(self, connection: Any) -> None:
+        """Note the connection's address and certificate; close it after the answer if it is too old."""
         transport, protocol = connection.transport, connection.protocol
         if transport is None or protocol is None:
             return
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self.certificate_expires_at = expiry_of(transport.get_extra_info("ssl_object"))
         now = asyncio.get_running_loop().time()
-        # Spread, so that connections which were opened together are not opened anew together.
+        # Spread, so that connections which were opened together are not replaced together.
         until = self.sessions.use_until.setdefault(protocol, now + self._age_s * (0.75 + self._draw() / 4))
         if now >= until:
             protocol.force_close()
@@ -203,7 +202,7 @@ _current: ContextVar[_Attempt] = ContextVar("everpoll.http.attempt")
 
 
 class _CheckedResolver(AbstractResolver):
-    """Looks names up, and returns the addresses that the guard allows to the request that asks."""
+    """Looks names up, and returns the addresses that the guard allows for the current request."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -214,7 +213,7 @@ class _CheckedResolver(AbstractResolver):
         attempt.is_looking_up = False
         if host == attempt.hop.target.host:
             found = attempt.addresses = allowed(attempt.hop.target, attempt.hop.reach, found)
-        # Another host is that of the proxy, which the user named.
+        # Any other host is the proxy, which the user named.
         flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         return [
             ResolveResult(hostname=host, host=one.ip, port=port, family=one.family, proto=0, flags=flags)
@@ -226,7 +225,7 @@ class _CheckedResolver(AbstractResolver):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Tells when the request that asks has a connection: from then on, its bytes may be on their way."""
+    """Notes when the current request has a connection: from then on, its bytes may have been sent."""
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:  # noqa: ASYNC109 - aiohttp's signature
         connection = await super().connect(req, traces, timeout)
@@ -235,15 +234,15 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _Response(aiohttp.ClientResponse):
-    """Tells which connection it came over: an answer without a body has let go of it before it is returned."""
+    """Notes the connection of an answer: an answer without a body releases it before it is returned."""
 
     async def start(self, connection: Any) -> aiohttp.ClientResponse:
-        _current.get().saw(connection)
+        _current.get().note_connection(connection)
         return await super().start(connection)
 
 
 class _Sessions:
-    """The sessions of one event loop: one for each reach, with and without kept connections."""
+    """The sessions of one event loop: for each reach, one that reuses connections and one that does not."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[Reach, bool], aiohttp.ClientSession] = {}
@@ -266,7 +265,7 @@ class _Sessions:
 
 
 def _session(is_fresh: bool) -> aiohttp.ClientSession:
-    # Not limited here: waiting for a connection would look like a slow server. Rooms above limit what they ask.
+    # No limit here: waiting for a connection would look like a slow server. Callers limit their requests themselves.
     kept: dict[str, Any] = {"force_close": True} if is_fresh else {"keepalive_timeout": KEEP_ALIVE_S}
     return aiohttp.ClientSession(
         connector=_Connector(resolver=_CheckedResolver(), use_dns_cache=False, limit=0, **kept),

@@ -1,4 +1,4 @@
-"""The guard: which addresses of a host may be asked, and where an answer may lead.
+"""The guard: decides which addresses of a host are allowed, and where a redirect may lead.
 
     reach          the host was named by                        private    link-local, metadata of a cloud
     NAMED          the user                                     yes        only as an address in the URL
@@ -6,8 +6,8 @@
     PUBLIC         an answer                                    no         no
     PUBLIC_PART    an answer of this host, from outside         left out   no
 
-Pure. Every address of a name is judged, and a single one that is not allowed refuses the name: which of them a
-connection would go to is not known before. The client connects only to the addresses that come out of here.
+Pure. Every address of a name is checked, and a single forbidden address refuses the name, because a connection may go
+to any of them. The client connects only to addresses that the guard returns.
 """
 
 from everpoll.http.address_ranges import IpAddress, is_inner, is_local_name, is_metadata
@@ -15,11 +15,11 @@ from everpoll.http.contract import Kind, NotReached, Reach
 from everpoll.http.urls import Target
 
 MAX_ADDRESSES = 16
-"""Addresses of one host that are tried; all of them are checked."""
+"""How many addresses of one host are tried; all of them are checked."""
 
 
 def allowed(target: Target, reach: Reach, found: list[IpAddress]) -> list[IpAddress]:
-    """Return the addresses that may be connected to; raise `NotReached` where the guard refuses the host."""
+    """Return the allowed addresses; raise `NotReached` if the guard refuses the host."""
     if not found:
         raise NotReached(f"{target.host} has no address", Kind.DNS)
     is_written = reach is Reach.NAMED and target.is_literal
@@ -34,7 +34,7 @@ def allowed(target: Target, reach: Reach, found: list[IpAddress]) -> list[IpAddr
 
 
 def allow_name(target: Target, reach: Reach) -> None:
-    """Raise `NotReached` where the URL itself shows that the guard refuses it: no name has to be looked up."""
+    """Raise `NotReached` if the URL itself shows that the guard refuses it, before the name is looked up."""
     if reach in (Reach.PUBLIC, Reach.PUBLIC_PART) and is_local_name(target.host):
         raise _private(target)
 
@@ -42,11 +42,11 @@ def allow_name(target: Target, reach: Reach) -> None:
 def reach_of_redirect(named: Target, reach: Reach, home_address: str, target: Target) -> Reach:
     """Return how far a redirect may go.
 
-    `named` and `reach` are those of the request; `home_address` is the one from which the named host answered last.
+    `named` and `reach` are those of the request; `home_address` is the address from which the named host answered last.
     """
     if target.host != named.host or reach is Reach.PUBLIC:
         return Reach.PUBLIC
-    # A host may have addresses of both kinds: an answer from outside leads to those outside.
+    # A host may have public and private addresses: an answer from a public one leads to its public ones.
     return reach if home_address and is_inner(home_address) else Reach.PUBLIC_PART
 
 
@@ -61,10 +61,10 @@ def names_metadata(target: Target) -> bool:
 
 
 def _private(target: Target) -> NotReached:
-    what = f"{target.shown} is a private address, and no host that you named"
+    what = f"{target.shown} is a private address, and you did not name its host"
     return NotReached(f"{what}: an answer must not lead there", Kind.ADDRESS)
 
 
 def _metadata(target: Target) -> NotReached:
     what = f"{target.shown} leads to a link-local address or to the metadata of a cloud, which hands out credentials"
-    return NotReached(f"{what}; write the address itself as the URL if it is meant", Kind.ADDRESS)
+    return NotReached(f"{what}; if that is right, write the address itself as the URL", Kind.ADDRESS)

@@ -1,4 +1,4 @@
-"""The TLS check: is the certificate trusted, is it for this host, and until when are it and its issuers valid?"""
+"""The TLS check: verifies the certificate of a host, and tells until when it and its issuers are valid."""
 
 import asyncio
 import ssl
@@ -9,7 +9,7 @@ from msgspec import Struct
 from everpoll.http.certificates import expires_at
 from everpoll.http.contract import TIMEOUT_S, Reach, Tls
 from everpoll.http.faults import place_of
-from everpoll.http.places import dialed, place
+from everpoll.http.places import connected, place
 from everpoll.http.tls import context_of, failed_handshake, server_name
 
 _MOST_NAMES = 100
@@ -20,7 +20,7 @@ class TlsResult(Struct, frozen=True, gc=False):
 
     address: str
     latency_s: float
-    """Name look-up, connecting and the handshake."""
+    """The time for name look-up, connecting and the handshake."""
     protocol: str
     """`TLSv1.3` and the like."""
     cipher: str
@@ -32,7 +32,7 @@ class TlsResult(Struct, frozen=True, gc=False):
     certificate_expires_at: float | None
     """Epoch seconds."""
     chain_expires_at: tuple[float, ...]
-    """Of every certificate from this one to the authority, in that order."""
+    """When each certificate expires, from the host's to the authority's."""
 
     @property
     def first_expires_at(self) -> float | None:
@@ -48,11 +48,11 @@ async def check_tls(
     timeout_s: float = TIMEOUT_S,
     reach: Reach = Reach.NAMED,
 ) -> TlsResult:
-    """Connect, verify, and hang up; raise `NotReached` where the handshake fails, with the reason in words."""
+    """Connect, verify the certificate, and disconnect; raise `NotReached` with the reason if the handshake fails."""
     loop, target = asyncio.get_running_loop(), place(host, port)
     began, name = loop.time(), server_name(tls, target.host)
     context = await context_of(tls)
-    async with dialed(target, reach, timeout_s) as connection:
+    async with connected(target, reach, timeout_s) as connection:
         try:
             _, writer = await asyncio.open_connection(
                 sock=connection.sock, ssl=context, server_hostname=name, ssl_handshake_timeout=timeout_s + 60

@@ -1,4 +1,4 @@
-"""Headers: names in lower case, look-up in any case, and what HTTP can carry of them.
+"""Headers: names in lower case and look-up in any case; and a check whether HTTP can send a header.
 
 Pure. A header that cannot be sent is refused without repeating its value, which may be a secret.
 """
@@ -17,7 +17,7 @@ _CARRIED = "it must be text of at most 16,384 latin-1 characters, without line b
 class Headers(dict[str, str]):
     """Headers of an answer: `headers["Content-Type"]` and `headers["content-type"]` are the same one.
 
-    A header that was sent several times has its values joined with ", "; `first` returns the first of them.
+    The values of a header that was sent several times are joined with ", "; `first` returns the first one.
     """
 
     __slots__ = ("_repeated",)
@@ -44,7 +44,7 @@ class Headers(dict[str, str]):
         dict.__setitem__(self, name, f"{before}, {value}")
 
     def first(self, name: str, default: str = "") -> str:
-        """Return the first value of a header that may only be there once, such as Location."""
+        """Return the first value of a header that should have only one, such as Location."""
         name = name.lower()
         if self._repeated is not None and name in self._repeated:
             return self._repeated[name]
@@ -67,7 +67,7 @@ def is_sendable(value: str) -> bool:
 
 
 def sendable(headers: Mapping[Any, Any]) -> Mapping[str, str]:
-    """Return the headers, if HTTP can carry them; raise `BadInput` otherwise."""
+    """Return the headers if HTTP can send them; else raise `BadInput`."""
     for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise BadInput(f"{str(name)[:40]!r} is not a valid name of a header: write letters, digits and -")

@@ -3,8 +3,8 @@
     connected ──ask──▶ asking ──answer, kept──▶ idle ──ask──▶ asking …
                          └──time over, too large, not HTTP, lost, canceled──▶ closed
 
-Promises: one answer at a time, within its deadline and its limits; a connection that has said anything unasked, or has
-failed in any way, is closed and never used again.
+Promises: one answer at a time, within its deadline and its limits. A connection that failed in any way, or on which
+bytes came without a request, is closed and never used again.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ _AT_LEAST = 100
 
 
 class Unfamiliar(Exception):
-    """The answer is one that only the full exchange may know how to read."""
+    """Only the full exchange can read this answer, if at all."""
 
 
 class HeadTooLarge(Exception):
-    """The headers are beyond their limit."""
+    """The headers are too large, or too many."""
 
 
 class Lost(Exception):
@@ -39,9 +39,9 @@ class Lost(Exception):
         super().__init__()
         self.cause = cause
         self.received = received
-        """Bytes of a body that came; None where no answer began."""
+        """How many bytes of the body came; None if no answer began."""
         self.is_stale = is_stale
-        """A kept connection that was lost before a byte came: the other side had closed it already."""
+        """True: a reused connection was lost before the first byte, because the other side had closed it."""
 
 
 class LeanConnection(asyncio.Protocol):
@@ -79,7 +79,7 @@ class LeanConnection(asyncio.Protocol):
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def ask(self, wire: bytes, shown_url: str, *, is_head: bool, limit: int, deadline: float) -> asyncio.Future[None]:
-        """Send a request; the future is done when `status`, `headers` and `body` are those of its answer."""
+        """Send a request; the future is done once `status`, `headers` and `body` have its answer."""
         assert self._waiter is None, "one request at a time"
         self._begin()
         self._shown_url, self._is_head, self._limit, self._deadline = shown_url, is_head, limit, deadline
@@ -87,8 +87,8 @@ class LeanConnection(asyncio.Protocol):
             self._parser = HttpResponseParser(self)
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiter = waiter
-        # One timer for many requests: it looks at the deadline of the time when it fires. Setting one for each request
-        # and canceling it would cost a tenth of the whole look.
+        # One timer for many requests: when it fires, it checks the current deadline. A timer for each request would
+        # cost a tenth of the whole look.
         if self._timer is None or self._timer.when() > deadline:
             self._set_timer()
         if self._transport is None or not self.is_open:
@@ -135,16 +135,16 @@ class LeanConnection(asyncio.Protocol):
         self.certificate_expires_at = expiry_of(transport.get_extra_info("ssl_object"))
 
     def data_received(self, data: bytes) -> None:
-        """Give what came to the parser."""
+        """Pass received bytes to the parser."""
         if self._waiter is None or self._parser is None:
-            # Nothing was asked: what comes now would be taken for the next answer.
+            # No request is running: these bytes would be taken for the next answer.
             self.abort()
             return
         self._has_bytes = True
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
-            # After a complete answer it is only the connection that is of no more use.
+            # After a complete answer, only the connection cannot be used again.
             self.is_kept = False
             if not self._is_complete and self._failure is None:
                 self._failure = Unfamiliar()

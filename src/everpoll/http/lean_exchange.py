@@ -1,8 +1,8 @@
-"""The exchange for plain looks: GET and HEAD without a body, straight on asyncio and httptools.
+"""The lean exchange for plain looks: GET and HEAD without a body, directly on asyncio and httptools.
 
-It takes a quarter of the time of aiohttp (docs/decisions/0025). Same guard, limits, deadline and answers. For
+It takes a quarter of the time of aiohttp (docs/decisions/0025), with the same guard, limits, deadline and answers. For
 anything else (protocol switches, other transfer codings, answers that a strict parser refuses) it raises `Unfamiliar`,
-and the full exchange asks again: a read may be sent twice.
+and the full exchange sends the request again: a read may be sent twice.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from everpoll.http.contract import Answer, NotAsked, NotReached, Request
 from everpoll.http.exchange import CONNECTION_AGE_S, headers_to_send
 from everpoll.http.faults import (
     closed_early,
+    error_of_os,
     head_too_large,
     is_ours,
     lookup_timed_out,
-    of_os_error,
     place_of,
     timed_out,
 )
@@ -51,7 +51,7 @@ class LeanExchange:
         self._heads: dict[Hashable, bytes] = {}
 
     async def exchange(self, request: Request, hop: Hop, began: float, deadline: float) -> Answer:
-        """Return the answer of one hop; raise `Unfamiliar` where the full exchange has to ask."""
+        """Return the answer of one hop; raise `Unfamiliar` if the full exchange must send the request."""
         target, loop = hop.target, asyncio.get_running_loop()
         pool = self._pools.of(loop)
         if pool is None:
@@ -87,9 +87,7 @@ class LeanExchange:
         target: Target,
         began: float,
     ) -> Answer:
-        """Return the answer that the connection has read; put the connection back into the pool if it can be used
-        again.
-        """
+        """Return the answer that the connection has read; return the connection to the pool if it can be reused."""
         now, body = pool.loop.time(), connection.body
         assert body is not None, "the answer is complete"
         is_kept = connection.is_kept and connection.is_open and not request.fresh and now < connection.use_until
@@ -116,7 +114,7 @@ class LeanExchange:
         )
 
     def _head(self, request: Request, hop: Hop) -> bytes:
-        """Return the head of the request as it is sent. It is the same for each look at a service."""
+        """Return the bytes of the request's head. They are the same for each look at a service."""
         target, headers = hop.target, hop.headers
         key = (
             (request.method, target.url, request.fresh, tuple(headers.items()))
@@ -160,12 +158,12 @@ class LeanExchange:
             ) from None
         except TimeoutError as error:
             if error.errno is not None:
-                raise of_os_error(error, place_of(target)) from None
+                raise error_of_os(error, place_of(target)) from None
             if is_looking_up:
                 raise lookup_timed_out(target, request.timeout_s) from None
             raise timed_out(target, request.timeout_s) from None
         except OSError as error:
-            raise of_os_error(error, place_of(target)) from None
+            raise error_of_os(error, place_of(target)) from None
 
     async def _connected(self, pool: LeanPool, hop: Hop, addresses: list[IpAddress], deadline: float) -> LeanConnection:
         loop, target = pool.loop, hop.target
@@ -175,19 +173,19 @@ class LeanExchange:
         except OSError as error:
             if not is_ours(error) or not len(pool):
                 raise
-            # Connections that only wait must not be why a service looks down.
+            # Idle connections use up the file descriptors: close them, so that no service looks down because of them.
             pool.clear()
             await asyncio.sleep(0)
             sock, _ = await connect(addresses)
-        # Spread, so that connections which were opened together are not opened anew together.
+        # Spread, so that connections which were opened together are not replaced together.
         use_until = loop.time() + self._age_s * (0.75 + self._draw() / 4)
-        # From here on the socket is the transport's, which closes it whatever happens.
+        # From here on the socket belongs to the transport, which closes it in any case.
         _, connection = await loop.create_connection(
             lambda: LeanConnection(loop, use_until),
             sock=sock,
             ssl=context,
             server_hostname=server_name(hop.tls, target.host) if target.is_secure else None,
-            # The deadline is the caller's; this one only has to be later.
+            # The caller has the deadline; this limit only has to be later.
             ssl_handshake_timeout=max(deadline - loop.time(), 0) + 60 if target.is_secure else None,
         )
         return connection

@@ -1,7 +1,7 @@
-"""Connections that wait for their next request, of one event loop.
+"""The idle connections of one event loop.
 
-Promises: at most `max_idle` wait at a time; the connection idle for longest makes room. None is kept beyond its age, so
-that changes of DNS records and certificates are seen.
+Promises: at most `max_idle` connections; the one that has been idle for longest is closed to make room. No connection
+is kept beyond its age, so that changes of DNS records and certificates are seen.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ _FEWEST, _MOST = 64, 16_384
 
 
 def max_idle() -> int:
-    """Return how many connections may wait: a quarter of the file descriptors that this process may have."""
+    """Return how many connections may be idle: a quarter of this process's limit of file descriptors."""
     try:
         import resource  # noqa: PLC0415 - not on Windows
 
@@ -65,7 +65,7 @@ class LeanPool:
             self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
 
     def clear(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         for connection in tuple(self._oldest_first):
             self._drop(connection)
         if self._sweeping is not None:
@@ -73,7 +73,7 @@ class LeanPool:
             self._sweeping = None
 
     async def close(self) -> None:
-        """Close all of them, and let the event loop do it."""
+        """Close all connections, and let the event loop close their sockets."""
         self.clear()
         # Sockets are closed in the next round of the event loop, which may be its last.
         await asyncio.sleep(0)
@@ -87,7 +87,7 @@ class LeanPool:
         connection.abort()
 
     def _sweep(self) -> None:
-        """Close what is closed already, or too old."""
+        """Drop connections that the other side has closed, or that are too old."""
         self._sweeping, now = None, self.loop.time()
         for connection in [one for one in self._oldest_first if not one.is_open or now >= one.use_until]:
             self._drop(connection)

@@ -1,8 +1,8 @@
 """Name look-ups: all addresses of a host, from the system's resolver, in daemon threads.
 
-Promises: at most THREADS look-ups at a time; a look-up that hangs keeps neither the event loop nor the interpreter from
-ending, which `loop.getaddrinfo` would: its threads are joined. An address that the URL has itself is not looked up.
-Nothing is cached: the operating system does that, and knows for how long.
+Promises: at most THREADS look-ups at a time. A look-up that hangs keeps neither the event loop nor the interpreter from
+ending (with `loop.getaddrinfo` it would, because those threads are joined). An address in a URL is not looked up.
+Nothing is cached here: the operating system has a cache, and knows for how long.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 async def addresses_of(host: str, port: int) -> list[IpAddress]:
-    """Return every address of a host, in the resolver's order; raise `NotReached` where there is none."""
+    """Return every address of a host, in the resolver's order; raise `NotReached` if there is none."""
     found = literal(host)
     if found is not None and "%" not in host:
         is_v4 = found.version == 4
@@ -31,7 +31,7 @@ async def addresses_of(host: str, port: int) -> list[IpAddress]:
     try:
         return await in_daemon_thread(lambda: _looked_up(host, port))
     except socket.gaierror as error:
-        raise NotReached(_words(host, error), Kind.DNS, error.errno) from None
+        raise NotReached(_lookup_error(host, error), Kind.DNS, error.errno) from None
     except RuntimeError:
         raise NotAsked(f"the name {host} was not looked up: this process cannot start a thread") from None
     except (UnicodeError, ValueError):
@@ -39,7 +39,7 @@ async def addresses_of(host: str, port: int) -> list[IpAddress]:
 
 
 async def in_daemon_thread(function: Callable[[], T]) -> T:
-    """Run a function that may block in a daemon thread. Canceled, it is left to end by itself."""
+    """Run a blocking function in a daemon thread. If the caller is canceled, the function ends by itself."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -57,7 +57,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
             result = function()
         except Exception as raised:  # noqa: BLE001 - belongs to the coroutine that waits
             error = raised
-        # A loop that is closed has given up already.
+        # If the event loop is closed, no caller waits any more.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(finish, result, error)
 
@@ -66,14 +66,14 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
 
 
 class _Threads:
-    """Threads that work off a queue and end when it is empty: none is left behind, idle or joined."""
+    """Threads that run the jobs of a queue and end when it is empty: no idle thread stays, and none is joined."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.begin()
 
     def begin(self) -> None:
-        """Start over; a fork takes no threads along."""
+        """Start over, because a forked process has no threads."""
         self._lock = threading.Lock()
         self._jobs: deque[Callable[[], None]] = deque()
         self._running = 0
@@ -87,7 +87,7 @@ class _Threads:
         try:
             threading.Thread(target=self._work, name="everpoll-lookup", daemon=True).start()
         except RuntimeError:
-            # No thread can be started now. One that runs takes the job; without any the job would never be done.
+            # No thread can be started now. A running thread takes the job; if there is none, raise.
             with self._lock:
                 self._running -= 1
                 if self._running or job not in self._jobs:
@@ -115,7 +115,7 @@ def _looked_up(host: str, port: int) -> list[IpAddress]:
     return list(dict.fromkeys(IpAddress(family, place) for family, _, _, _, place in found))
 
 
-def _words(host: str, error: socket.gaierror) -> str:
+def _lookup_error(host: str, error: socket.gaierror) -> str:
     if error.errno == socket.EAI_AGAIN:
         return f"the name {host} cannot be looked up now: no name server answered"
     if error.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)):

@@ -1,8 +1,8 @@
 """Holds one object for each event loop, and closes it together with its loop.
 
-A connection belongs to the event loop that opened it, and a client may serve several: that of the app, those of plain
-functions that call `asyncio.run`, those of tests. Python closes what is left when a loop shuts down its asynchronous
-generators, as `asyncio.run` and `asyncio.Runner` do: so such a generator holds each object.
+A connection belongs to the event loop that opened it, and a client may serve several event loops: that of the app,
+those of plain functions that call `asyncio.run`, those of tests. Each object is held by an asynchronous generator: when
+`asyncio.run` or `asyncio.Runner` end, they close all generators of their loop, and so the object.
 """
 
 import asyncio
@@ -21,28 +21,28 @@ class PerLoop(Generic[T]):
         self._held: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[T, None]]] = {}
 
     def of(self, loop: asyncio.AbstractEventLoop) -> T | None:
-        """Return what this loop has; None where it has nothing yet."""
+        """Return the object of this loop; None if it has none yet."""
         found = self._held.get(loop)
         return None if found is None else found[0]
 
     async def open(self) -> T:
-        """Return what the running loop has, made now if need be."""
+        """Return the object of the running loop; make it if there is none."""
         loop = asyncio.get_running_loop()
         found = self.of(loop)
         if found is not None:
             return found
-        # Loops that were closed without being shut down: what they had is closed by the garbage collector.
+        # Forget loops that were closed without closing their generators: the garbage collector closes their objects.
         for closed in [one for one in tuple(self._held) if one.is_closed()]:
             self._held.pop(closed, None)
         made = self._make()
         holder = self._holder(made, loop)
         self._held[loop] = (made, holder)
-        # Does not give way to others: the generator runs to its yield.
+        # This does not switch tasks: the generator runs to its yield.
         await anext(holder)
         return made
 
     async def close(self) -> None:
-        """Close what the running loop has. Repeatable."""
+        """Close the object of the running loop. May be repeated."""
         found = self._held.pop(asyncio.get_running_loop(), None)
         if found is not None:
             await found[1].aclose()

@@ -1,7 +1,7 @@
-"""A host and a port that are checked without HTTP: looked up, judged by the guard, and connected to.
+"""Connects to a host and a port without HTTP: looks the name up, asks the guard, and connects.
 
-Promises: everything within one deadline; what fails is `NotReached` or `NotAsked`, with the words and kinds that a
-request has, too.
+Promises: one deadline for everything; a failure is `NotReached` or `NotAsked`, with the same messages and kinds as for
+a request.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from everpoll.errors import BadInput
 from everpoll.http.address_ranges import IpAddress
 from everpoll.http.connecting import connect
 from everpoll.http.contract import Kind, NotReached, Reach
-from everpoll.http.faults import lookup_timed_out, of_os_error, place_of
+from everpoll.http.faults import error_of_os, lookup_timed_out, place_of
 from everpoll.http.guard import allow_name, allowed
 from everpoll.http.lookups import addresses_of
 from everpoll.http.urls import Target, target_of
@@ -23,7 +23,7 @@ from everpoll.policy import human
 
 
 def place(host: Any, port: Any) -> Target:
-    """Read a host and a port; raise `BadInput` where they are not valid."""
+    """Read a host and a port; raise `BadInput` if they are not valid."""
     if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65_535:
         raise BadInput(f"port={port!r}: must be between 1 and 65535")
     if not isinstance(host, str) or not host or any(sign in "/?#@[]%" for sign in host):
@@ -31,8 +31,8 @@ def place(host: Any, port: Any) -> Target:
     return target_of(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
 
 
-class Dialed:
-    """A connection as it is made: the addresses that may be asked, and the socket."""
+class OpenConnection:
+    """An open connection: its socket and address, and all allowed addresses of the host."""
 
     def __init__(self, sock: socket.socket, address: IpAddress, addresses: list[IpAddress]) -> None:
         self.sock = sock
@@ -41,8 +41,8 @@ class Dialed:
 
 
 @asynccontextmanager
-async def dialed(target: Target, reach: Reach, timeout_s: float) -> AsyncIterator[Dialed]:
-    """Connect, for the time of the block; the deadline holds for the block, too. The socket is closed behind it."""
+async def connected(target: Target, reach: Reach, timeout_s: float) -> AsyncIterator[OpenConnection]:
+    """Connect for the time of the block, which is inside the deadline, too. The socket is closed after the block."""
     if not math.isfinite(timeout_s) or timeout_s <= 0:
         raise BadInput(f"timeout_s={timeout_s!r}: must be a number of seconds above 0")
     allow_name(target, reach)
@@ -54,12 +54,12 @@ async def dialed(target: Target, reach: Reach, timeout_s: float) -> AsyncIterato
             sock, address = await connect(found)
             doing = "the TLS handshake"
             with sock:
-                yield Dialed(sock, address, found)
+                yield OpenConnection(sock, address, found)
     except TimeoutError as error:
         if error.errno is not None:
-            raise of_os_error(error, where) from None
+            raise error_of_os(error, where) from None
         if not doing:
             raise lookup_timed_out(target, timeout_s) from None
         raise NotReached(f"{where}: {doing} took longer than {human(timeout_s)}", Kind.TIMED_OUT) from None
     except OSError as error:
-        raise of_os_error(error, where) from None
+        raise error_of_os(error, where) from None

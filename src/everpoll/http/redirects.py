@@ -1,11 +1,11 @@
-"""Redirects: where an answer leads, and what goes along.
+"""Redirects: decides where a redirect leads, and what is sent there.
 
     request ──▶ hop ──3xx with Location──▶ hop ──▶ … ──▶ answer        at most 10, never in a loop
 
-Promises: a redirect is followed for GET and HEAD only. It leads to http and https URLs without user and password, and
-within the reach that `guard` allows. The user's headers, body and client certificate stay at the origin (scheme, host
-and port), but for headers that say nothing of the user. A chain that has left the origin once sends them nowhere any
-more. So HTTPS is left without credentials only. Pure.
+Promises: redirects are followed for GET and HEAD only. They lead to http and https URLs without user and password,
+within the reach that `guard` allows. The user's headers, body and client certificate are sent only to the origin
+(scheme, host and port), except for headers that contain nothing about the user. Once a chain has left the origin, it
+never sends them again. So HTTPS is never left with credentials. Pure.
 """
 
 import ssl
@@ -22,7 +22,7 @@ from everpoll.http.urls import Target, is_same_origin, joined, target_of
 
 FOLLOWED = frozenset({301, 302, 303, 307, 308})
 READS = frozenset({"GET", "HEAD"})
-# What an ETag names is the last answer of a chain, so the condition goes along to it.
+# These may be sent to other origins. Conditions belong to them, because an ETag names the last answer of a chain.
 _TRAVELS = frozenset(
     {"accept", "accept-language", "cache-control", "if-modified-since", "if-none-match", "pragma", "user-agent"}
 )
@@ -33,7 +33,7 @@ class Hop(Struct, frozen=True):
 
     target: Target
     headers: Mapping[str, str]
-    """Ready to be sent: references to the environment are resolved."""
+    """The headers to send, with references to the environment replaced."""
     body: bytes | None
     reach: Reach
     tls: Tls | ssl.SSLContext | None
@@ -53,7 +53,7 @@ class Chain:
         self.hop = first
 
     def advance(self, status: int, headers: Headers, address: str) -> bool:
-        """Move to the next hop; False: this answer is the last one. `NotReached` where it must not be followed."""
+        """Move to the next hop; return False if this answer is the last one. Raise `NotReached` if it is forbidden."""
         request, location = self._request, headers.first("location")
         is_followed = request.follow_redirects and request.method in READS and status in FOLLOWED
         if not is_followed or not location:
@@ -83,7 +83,7 @@ class Chain:
         return target
 
     def _without_credentials(self, target: Target, reach: Reach) -> Hop:
-        # Compared with the hop before, which has none any more once the chain has left the origin.
+        # Compare with the hop before, which has no credentials any more once the chain has left the origin.
         if is_same_origin(self.hop.target, target):
             return replace(self.hop, target=target, reach=reach)
         harmless = {name: value for name, value in self.hop.headers.items() if name.lower() in _TRAVELS}

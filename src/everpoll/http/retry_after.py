@@ -1,11 +1,10 @@
 """Retry-After: how long the remote asks clients to wait, read from the response of any client library.
 
 Promises: reads errors and responses of httpx, aiohttp, requests, urllib, botocore and everpoll's own adapters, headers,
-and bare values; seconds, milliseconds (`retry-after-ms`, `x-ms-retry-after-ms`) and HTTP dates. The answer is a number
-from 0 to `longest`, or None where nothing usable was said. Never raises over what a remote wrote.
-
-An HTTP date is measured against the response's own `Date` where it has one: both come from the same clock, so a worker
-with a wrong clock still waits as long as was meant.
+and bare values; seconds, milliseconds (`retry-after-ms`, `x-ms-retry-after-ms`) and HTTP dates. The result is a number
+from 0 to `longest`, or None if there is no usable value. Nothing that a remote wrote raises an error.
+An HTTP date is compared with the response's own `Date`, if it has one: both come from the same clock, so a worker with
+a wrong clock still waits for the right time.
 """
 
 import math
@@ -19,9 +18,9 @@ from typing import Any, cast
 from everpoll.policy import Duration, seconds
 
 LONGEST = "1d"
-"""What a remote may ask for at most: a mistake there must not stop a run for years."""
+"""The longest wait that is respected: a mistake of a remote must not stop a run for years."""
 
-# Milliseconds first: a server that sends both means the finer one.
+# Milliseconds first, because they are more exact if a server sends both.
 _IN_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms")
 # Servers that write fractions exist; no header that means a wait is longer than this.
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{0,9})?", re.ASCII)
@@ -29,9 +28,9 @@ _LONGEST_CAUSE_CHAIN = 5
 
 
 def retry_after_s(said: object, *, now: float | None = None, longest: Duration = LONGEST) -> float | None:
-    """Return the seconds to wait that an error, a response, headers or a header's value ask for; None: they do not.
+    """Return how many seconds an error, a response, headers or a header's value ask to wait; None if they do not.
 
-    `now` is the epoch time for a date without the sender's own; by default the clock's.
+    `now` is the epoch time with which a date is compared if the sender's `Date` is missing; by default, the clock's.
     """
     now = time.time() if now is None else now
     if isinstance(said, str | bytes | int | float):
@@ -69,7 +68,7 @@ def _value(said: str | bytes | float, now: float) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    # Of a header that was sent twice ("9, 5") the first one counts, as it does for most clients.
+    # If a header was sent twice ("9, 5"), the first one counts, as for most clients.
     text = text.partition(",")[0].strip()
     return float(text) if _NUMBER.fullmatch(text) else None
 
@@ -86,7 +85,7 @@ def _date(text: str) -> float | None:
 
 
 def _headers(said: object) -> Mapping[str, str] | None:
-    """Return the headers of an error, of its cause or of a response; those that ask for a wait go first."""
+    """Return the headers of an error, of its causes or of a response; headers with a Retry-After come first."""
     fallback = None
     for _ in range(_LONGEST_CAUSE_CHAIN):
         for candidate in (_attribute(said, "response"), said):
@@ -103,7 +102,7 @@ def _headers(said: object) -> Mapping[str, str] | None:
 
 
 def _lowered(holder: Any) -> Mapping[str, str] | None:
-    """Return the headers that this object has, or is, in lower case."""
+    """Return the headers of this object, which may be the headers themselves, in lower case."""
     headers = _attribute(holder, "headers")
     if headers is None and isinstance(holder, Mapping):
         # A botocore error carries a dictionary for a response.
@@ -115,7 +114,7 @@ def _lowered(holder: Any) -> Mapping[str, str] | None:
         pairs = [(_text(name).lower(), _text(value)) for name, value in cast("Any", headers).items()]
     except Exception:  # noqa: BLE001 - an object of another library: what it cannot tell was not said
         return None
-    # The first of several of one name counts, as it does for most clients.
+    # If several headers have one name, the first one counts, as for most clients.
     return dict(reversed(pairs))
 
 

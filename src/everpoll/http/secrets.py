@@ -1,8 +1,8 @@
-"""What must not be shown: credentials of headers and addresses, cut out of whatever a remote repeats of them.
+"""Secrets: masks the credentials of headers and addresses in everything that a remote repeats.
 
-Promises: a secret comes out as ***, whether it comes as it is, quoted as in a URL, or escaped as in JSON (`\\/`); of
-"Basic …" the user and password in clear, too; of a cookie each of its values. What that costs grows with the length of
-a body and with nothing else that a remote decides. Pure.
+Promises: a secret becomes ***, whether it is plain, quoted as in a URL, or escaped as in JSON (`\\/`). For "Basic …",
+the decoded user and password are masked, too; for a cookie, each of its values. The cost grows only with the length of
+the body. Pure.
 """
 
 import base64
@@ -15,14 +15,14 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 MASK = "***"
 DEPTH_LIMIT = 200
-"""Levels of JSON that are shown; what is nested deeper could not be written as JSON where the stack is used already."""
+"""How many levels of JSON are shown: deeper JSON could not be encoded if the stack is partly used already."""
 CUT = "…"
-# Names under which credentials travel, in headers as in queries.
+# Names of headers and query parameters that contain credentials.
 TELLING = re.compile(r"auth|cookie|token|key|secret|passw|signature|credential|session|^sig$|^code$", re.IGNORECASE)
 SHORTEST = 4
-"""Below that, masking would cut a word out of every text, and protect nothing."""
+"""The shortest secret: masking shorter values would remove words from texts, and protect nothing."""
 SHORTEST_ELSEWHERE = 8
-"""In headers with a name that tells nothing."""
+"""The shortest secret in a header whose name does not look like a credential."""
 HARMLESS = frozenset(
     {
         "accept",
@@ -40,14 +40,14 @@ HARMLESS = frozenset(
         "x-ms-client-request-id",
     }
 )
-# Looked at first: most values are texts or numbers, and the check for a Mapping is slow.
+# Checked first: most values are texts or numbers, and the check for a Mapping is slow.
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _MAPPINGS = (dict, Mapping)
 _HOLDERS = (list, tuple, *_MAPPINGS)
 
 
 class Secrets:
-    """All that a request was given, ready to be cut out of its answer."""
+    """The secrets of a request, ready to be masked in its answer."""
 
     def __init__(self, headers: Mapping[str, str], url: str = "", more: Iterable[str] = ()) -> None:
         found = {one for name, value in headers.items() for one in _in_header(name, value)}
@@ -56,7 +56,7 @@ class Secrets:
         found |= {quote(one, safe="") for one in found}
         # The longest first: one may be part of another.
         self._found = sorted(found, key=len, reverse=True)
-        self._escaped = re.compile("|".join(map(_however_written, self._found))) if self._found else None
+        self._escaped = re.compile("|".join(map(_json_pattern, self._found))) if self._found else None
         self._in_bytes = sorted({form for one in self._found for form in _as_bytes(one)}, key=len, reverse=True)
 
     def masked(self, value: Any) -> Any:
@@ -65,7 +65,7 @@ class Secrets:
 
     def masked_body(self, body: bytes) -> bytes:
         """Mask the secrets in a body, as plain text and as JSON usually writes them."""
-        # No pattern here: a body may have 8 MiB, and is the remote's own.
+        # No regular expression here, because a remote may send a body of 8 MiB.
         for secret in self._in_bytes:
             if secret in body:
                 body = body.replace(secret, MASK.encode())
@@ -74,16 +74,16 @@ class Secrets:
     def _cut(self, text: str) -> str:
         for secret in self._found:
             text = text.replace(secret, MASK)
-        # Slower, and of use only for JSON in a text.
+        # Slower, and needed only for JSON inside a text.
         return self._escaped.sub(MASK, text) if self._escaped is not None and "\\" in text else text
 
 
 def rewritten(value: Any, change: Callable[[str | None, str], str], levels: int | None = None) -> Any:
-    """Return a copy of JSON with its texts changed, and cut below so many levels; None: however deep it is.
+    """Return a copy of JSON with changed texts, cut below `levels`; None: at any depth.
 
-    `change` also gets the name under which a text stands, None for a name itself.
+    `change` gets the name of the field and its text; for a field's name itself, None and the name.
     """
-    # A list instead of recursion, for JSON may be nested as deep as the interpreter's stack is.
+    # A list instead of recursion, because JSON may be nested deeper than the interpreter's stack.
     top: list[Any] = [value]
     holders: list[tuple[int, dict[Any, Any] | list[Any]]] = [(0, top)]
     while holders:
@@ -110,7 +110,7 @@ def sensitive(headers: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     return frozenset((name, value) for name, value in headers.items() if _in_header(name, value))
 
 
-def _however_written(secret: str) -> str:
+def _json_pattern(secret: str) -> str:
     """Return a pattern for every form in which JSON may write a secret."""
     return "".join(rf"(?:{re.escape(char)}|\\{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in secret)
 
@@ -134,7 +134,7 @@ def _in_header(name: str, value: str) -> set[str]:
 
 
 def _password(value: str) -> list[str]:
-    """Return what "Basic …" encodes: the password alone, and with its user."""
+    """Return the decoded user and password of "Basic …", together and the password alone."""
     scheme, _, encoded = value.partition(" ")
     if scheme.lower() != "basic":
         return []

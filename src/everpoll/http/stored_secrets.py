@@ -1,7 +1,7 @@
-"""What neither the command line nor the HTTP API shows of what is stored: the values of fields that hold credentials.
+"""Stored secrets: masks credentials in stored values before the command line or the HTTP API show them.
 
-A handle is a URL with a signature, an operation is a request with its headers: both are in the database, as they must
-be, and `everpoll runs show` is for screens that others see. Recognised by their names alone. Pure.
+A handle may be a URL with a signature, an operation a request with its headers: both must be stored, but `everpoll runs
+show` may be on a screen that other people see. Secrets are recognised by the names of their fields. Pure.
 """
 
 import functools
@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from everpoll.http.secrets import DEPTH_LIMIT, MASK, rewritten
 
-# A page's token and the key of a run are not secrets; "api_key" and "x-goog-api-key" are.
+# The token of a page and the key of a run are not secrets; "api_key" and "x-goog-api-key" are.
 _FIELD = re.compile(
     r"authorization|cookie|passw|secret|credential|signature|^sig$|(api|access|private|account|signing)[-_]?key"
     r"|^token$|(access|refresh|id|auth|bearer|session|security|sas)[-_]?token|^auth$|session[-_]?id",
     re.IGNORECASE,
 )
-# Of a dependency, what its service wrote: it may repeat a secret, its own or the reader's.
+# The fields of a dependency that its service wrote: they may repeat a secret.
 _OF_DEPENDENCIES = frozenset(
     {"name", "canonical", "type", "impact", "description", "contact", "check_details", "error", "error_message"}
 )
@@ -48,7 +48,7 @@ _TRACES = (
 PLAIN_BYTES = 10_000
 """JSON up to this size is searched for traces of secrets before its texts are read one by one."""
 TOGETHER = 16
-"""Values of a list that are searched at once: few enough for PLAIN_BYTES, and for the levels that JSON may have."""
+"""How many values of a list are searched at once: few enough for PLAIN_BYTES and DEPTH_LIMIT."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -56,7 +56,7 @@ Dependency = TypeVar("Dependency", bound=Struct)
 
 
 def without_secrets(value: Any) -> Any:
-    """Mask values in a definition that its fields' names, URL parameters or schemes show to be secret."""
+    """Return the value with secrets masked, recognised by names of fields, URL parameters and schemes."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, str):
@@ -65,7 +65,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def each_without_secrets(values: Sequence[Any]) -> list[Any]:
-    """Return `without_secrets` of each value. Values without any trace of a secret are recognised many at a time."""
+    """Return `without_secrets` of each value. Values without secrets are recognised many at a time."""
     found: list[Any] = []
     for start in range(0, len(values), TOGETHER):
         some = values[start : start + TOGETHER]
@@ -74,14 +74,14 @@ def each_without_secrets(values: Sequence[Any]) -> list[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return True if JSON certainly holds no secret. Mostly so, and one search costs less than reading each text."""
+    """Return True if JSON certainly has no secret, as usual: one search is faster than reading each text."""
     if not isinstance(value, dict | list | tuple):
         return False
     try:
         text = _encode(value)
     except (TypeError, ValueError, RecursionError):
         return False
-    # The patterns ignore case, and some letters beyond ASCII count as equal to one in it.
+    # The patterns ignore case, for which some letters beyond ASCII equal ASCII letters.
     if len(text) > PLAIN_BYTES or not text.isascii() or text.count(b"[") + text.count(b"{") > DEPTH_LIMIT:
         return False
     # As a text: `in` of bytes takes five times as long.
@@ -97,14 +97,14 @@ def _masked(name: str | None, text: str) -> str:
 
 
 def safe_dependency(one: Dependency, safe: Callable[[Any], Any] = without_secrets) -> Dependency:
-    """Return a dependency, reported or stored, with its texts as they may be printed."""
+    """Return a dependency, reported or stored, with secrets in its texts masked."""
     texts = _OF_DEPENDENCIES.intersection(one.__struct_fields__)
     return replace(one, **{name: safe(getattr(one, name)) for name in texts})
 
 
 @functools.lru_cache(maxsize=4_096)
 def _is_telling(name: str) -> bool:
-    """Return True if a field of that name holds a secret. Cached: the same few names come again and again."""
+    """Return True if a field of that name holds a secret. Cached, because the same few names repeat."""
     return _FIELD.search(name) is not None
 
 

@@ -5,7 +5,7 @@ import asyncio
 from msgspec import Struct
 
 from everpoll.http.contract import TIMEOUT_S, Reach
-from everpoll.http.places import dialed, place
+from everpoll.http.places import connected, place
 
 
 class TcpResult(Struct, frozen=True, gc=False):
@@ -20,5 +20,5 @@ class TcpResult(Struct, frozen=True, gc=False):
 async def check_tcp(host: str, port: int, *, timeout_s: float = TIMEOUT_S, reach: Reach = Reach.NAMED) -> TcpResult:
     """Connect to a port; raise `NotReached` where that is not possible."""
     began = asyncio.get_running_loop().time()
-    async with dialed(place(host, port), reach, timeout_s) as connection:
+    async with connected(place(host, port), reach, timeout_s) as connection:
         return TcpResult(connection.address.ip, asyncio.get_running_loop().time() - began)

@@ -1,8 +1,8 @@
-"""The body of an answer: collected within its limit, unpacked while it comes.
+"""Unpacking: collects the body of an answer within its limit, and decompresses it as it comes.
 
-Promises: never holds more than the limit, whatever was packed: a few bytes of gzip can stand for gigabytes. A success
-that is larger is `NotReached`. Of every other answer the beginning is kept, which is enough to read what went wrong.
-An encoding that was not asked for is left as it is, and `encoding` names it. Pure.
+Promises: it never holds more than the limit: a few bytes of gzip may expand to gigabytes. A larger body of a success
+raises `NotReached`; of any other answer the beginning is kept, which is enough to read the error. A body in an encoding
+that was not requested is left unchanged, and `encoding` names it. Pure.
 """
 
 import zlib
@@ -11,14 +11,14 @@ from everpoll.http.contract import Kind, NotReached
 
 ACCEPTED = "gzip, deflate"
 _IDENTITY = ("", "identity")
-# zlib and gzip, recognised by their first bytes; and deflate without a header, as some servers send it.
+# Window bits of zlib: for zlib and gzip, recognised by their first bytes; and for deflate without a header.
 _ZLIB_OR_GZIP, _BARE = 47, -15
 _SLACK_BYTES = 65_536
-"""By how much packed data may be larger than what is packed in it."""
+"""By how much compressed data may be larger than its contents."""
 
 
 class Body:
-    """One body. `add` returns False once nothing more is wanted."""
+    """One body. `add` returns False once no further data is wanted."""
 
     def __init__(self, shown_url: str, status: int, content_encoding: str, limit: int) -> None:
         self._shown_url = shown_url
@@ -27,19 +27,19 @@ class Body:
         self._parts: list[bytes] = []
         self._size = 0
         self.received = 0
-        """Bytes that came, as they were packed."""
+        """How many bytes came, still compressed."""
         self.is_truncated = False
         coding = content_encoding.strip().lower()
         self._inflater = _Inflater() if coding in ("gzip", "x-gzip", "deflate") else None
         self.encoding = "" if self._inflater is not None or coding in _IDENTITY else coding[:40]
 
     def expect(self, length: int) -> None:
-        """Raise `NotReached` where the announced length is too large already."""
+        """Raise `NotReached` if the announced length is too large."""
         if self._is_success and length > self._limit + (_SLACK_BYTES if self._inflater is not None else 0):
             self._too_large()
 
     def add(self, data: bytes) -> bool:
-        """Take what came; raise `NotReached` where it is too large, or cannot be unpacked."""
+        """Add received data; raise `NotReached` if the body is too large or cannot be decompressed."""
         if self.is_truncated:
             return False
         self.received += len(data)
@@ -53,11 +53,11 @@ class Body:
                     return False
         except zlib.error:
             return self._cut(f"{self._shown_url}: its body cannot be unpacked", Kind.PROTOCOL)
-        # Packed bytes that stand for nothing (empty blocks) may go on for ever.
+        # Compressed bytes without contents (empty blocks) may never end.
         return self.received <= self._limit + _SLACK_BYTES or self._too_large()
 
     def content(self) -> bytes:
-        """Return the whole body; raise `NotReached` where its end is missing."""
+        """Return the whole body; raise `NotReached` if its end is missing."""
         if self._inflater is not None and self.received and not self._inflater.is_complete and not self.is_truncated:
             self._cut(f"{self._shown_url}: its body is packed, and its end is missing", Kind.PROTOCOL)
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -86,11 +86,11 @@ class _Inflater:
     def __init__(self) -> None:
         self._inflating = zlib.decompressobj(_ZLIB_OR_GZIP)
         self._start: bytes | None = b""
-        """What came before the two bytes that tell the kind; None: the kind is known."""
+        """The first bytes, until there are two, which tell the kind; None: the kind is known."""
         self.is_complete = False
 
     def unpack(self, data: bytes, at_most: int) -> tuple[bytes, bytes]:
-        """Return what was unpacked, and what is left of the packed data."""
+        """Return the decompressed data, and the rest of the compressed data."""
         if self._inflating.eof:
             self._inflating = zlib.decompressobj(_ZLIB_OR_GZIP)
         if self._start is not None:
@@ -101,7 +101,7 @@ class _Inflater:
             unpacked = self._inflating.decompress(data, max(at_most, 1))
         except zlib.error:
             if self.is_complete and not data.strip(b"\0"):
-                return b"", b""  # Some servers pad what they packed.
+                return b"", b""  # Some servers pad the compressed body.
             if self._start is None:
                 raise
             self._inflating = zlib.decompressobj(_BARE)

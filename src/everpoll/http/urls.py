@@ -1,7 +1,7 @@
-"""URLs: read once, shown without secrets, and compared by origin.
+"""URLs: reads a URL, shows it without secrets, and compares origins.
 
-Promises: `shown` has neither user, password, query nor fragment, which is where secrets travel. A URL that cannot be
-read is refused without repeating it. Pure.
+Promises: `shown` contains neither user, password, query nor fragment, which may be secret. If a URL is not valid, the
+error does not repeat these parts. Pure.
 """
 
 from functools import lru_cache
@@ -14,30 +14,30 @@ from everpoll.http.address_ranges import literal
 
 MAX_URL_CHARS = 8_192
 KEPT_URL_CHARS = 400
-"""Of what is made from a URL and kept for the next request."""
+"""The longest URL whose target is cached for the next request."""
 _PORTS = {"http": 80, "https": 443}
-# What RFC 3986 allows in a path and a query, and what is quoted already; the rest is percent-encoded as UTF-8.
+# The signs that RFC 3986 allows in a path and a query; everything else is percent-encoded as UTF-8.
 _AS_IT_IS = "!$%&'()*+,-./:;=?@[]_~"
 
 
 class Target(Struct, frozen=True, gc=False):
-    """Where a URL leads: what to connect to, and what to ask there."""
+    """The parts of a URL: where to connect, and what to send there."""
 
     scheme: str
     host: str
-    """In lower case, as the name is looked up; an address in its usual form, whatever form the URL has it in."""
+    """The host in lower case, in the form that is looked up; an address in its usual form."""
     port: int
     path: str
-    """Path and query, as they are sent."""
+    """Path and query, in the form that is sent."""
     host_header: str
     url: str
-    """Without user, password and fragment."""
+    """The URL without user, password and fragment."""
     credentials: str
-    """"user:password" of the URL; empty where it has none."""
+    """"user:password" of the URL; empty if it has none."""
     is_literal: bool
-    """The host is an address and not a name."""
+    """Whether the host is an address and not a name."""
     shown: str
-    """For people: without user, password, query and fragment."""
+    """The URL for people: without user, password, query and fragment."""
 
     @property
     def is_secure(self) -> bool:
@@ -65,8 +65,8 @@ def shown(url: str) -> str:
 
 
 def target_of(url: str) -> Target:
-    """Read a URL; raise `BadInput` where it is not an http or https URL with a host."""
-    # A long URL has most likely values of one request in it, and would only take up room.
+    """Read a URL; raise `BadInput` if it is not an http or https URL with a host."""
+    # A long URL most likely contains values of one request: caching it would only take up room.
     return _kept_target(url) if len(url) <= KEPT_URL_CHARS else _target(url)
 
 
@@ -97,7 +97,7 @@ def _target(url: str) -> Target:
 
 
 def joined(base: str, location: str) -> str:
-    """Return where `location` leads from `base` (RFC 9110, 10.2.2), without the fragment."""
+    """Return the URL of `location`, which may be relative to `base` (RFC 9110, 10.2.2), without the fragment."""
     try:
         return urljoin(base, location.strip()).split("#", 1)[0]
     except ValueError:
@@ -107,7 +107,7 @@ def joined(base: str, location: str) -> str:
 def is_same_origin(one: Target, other: Target) -> bool:
     """Return True if credentials for `one` may be sent to `other`: scheme, host and port are the same.
 
-    From http://host to https://host is the same server, better protected.
+    https://host counts as the same origin as http://host: the same server, better protected.
     """
     is_upgrade = one.host == other.host and (one.scheme, one.port, other.scheme, other.port) == (
         "http",
@@ -119,7 +119,7 @@ def is_same_origin(one: Target, other: Target) -> bool:
 
 
 def _host(parts: SplitResult) -> str:
-    """Return the host as it is looked up: in ASCII, without a trailing dot; an address in its usual form."""
+    """Return the host in the form that is looked up: ASCII, without a trailing dot; an address in its usual form."""
     host = parts.hostname or ""
     try:
         # Also for addresses: full-width digits become plain ones here, and are an address then.
@@ -141,7 +141,7 @@ def _parts(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        # Of its words only those that repeat nothing of the URL, which may have secrets in it.
+        # The error's own text may repeat parts of the URL, which may be secret.
         why = ": its port is out of range" if "out of range" in str(error) else ""
         raise BadInput(f"{shown(url)} cannot be read as a URL{why}") from None
     if parts.scheme not in _PORTS or not parts.hostname:

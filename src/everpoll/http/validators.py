@@ -1,8 +1,9 @@
-"""ETag and Last-Modified: ask only for what has changed. A server that knows nothing has changed answers 304.
+"""Validators (ETag and Last-Modified): request content only if it has changed; else the server answers 304.
 
-    validator = Validator.of(answer)                      kept with what was read
+    validator = Validator.of(answer)                      keep it with the content
     answer = await client.send(validator.on(request))
-    if answer.is_unchanged: …                             what was read before still holds
+    if answer.is_unchanged: …                             the content that you have is current
+
 
 Pure.
 """
@@ -16,31 +17,31 @@ from everpoll.http.contract import Answer, Request
 from everpoll.http.headers import is_sendable
 
 MAX_CHARS = 1_000
-"""Characters of an ETag that is kept and sent back; a longer ETag is ignored."""
+"""The longest ETag that is kept and sent back, in characters."""
 
 
 class Validator(Struct, frozen=True, gc=False):
-    """What a server calls the version of its answer."""
+    """The version of an answer, as its server names it."""
 
     etag: str = ""
     last_modified: str = ""
 
     @classmethod
     def of(cls, answer: Answer) -> Self | None:
-        """Return the validator of a 200; None where it has none that can be sent back."""
+        """Return the validator of a 200; None if it has none that can be sent back."""
         if answer.status != 200:
             return None
-        etag, modified = (_usable(answer.headers.first(name)) for name in ("etag", "last-modified"))
+        etag, modified = (_sendable_or_empty(answer.headers.first(name)) for name in ("etag", "last-modified"))
         return cls(etag, modified) if etag or modified else None
 
     def on(self, request: Request) -> Request:
-        """Return the request with the condition; unchanged where the user set a condition already."""
+        """Return the request with the condition; unchanged if the user has set a condition already."""
         if any(name.lower() in ("if-none-match", "if-modified-since") for name in request.headers):
             return request
-        # An ETag is exact; the date has a resolution of a second, and counts only where there is no ETag.
+        # An ETag is exact. The date has a resolution of a second, so it is used only without an ETag.
         condition = {"If-None-Match": self.etag} if self.etag else {"If-Modified-Since": self.last_modified}
         return replace(request, headers={**request.headers, **condition})
 
 
-def _usable(value: str) -> str:
+def _sendable_or_empty(value: str) -> str:
     return value if len(value) <= MAX_CHARS and is_sendable(value) and "${" not in value else ""

@@ -1,4 +1,4 @@
-"""Loops: a function of this process that runs again and again, backs off when it fails, and rests unseen."""
+"""Loops: functions of this process that run again and again, and back off when they fail."""
 
 from everpoll.loops.loop import Loop
 from everpoll.loops.options import LoopOptions, LoopPolicy

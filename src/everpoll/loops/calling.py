@@ -1,4 +1,4 @@
-"""Calling what a user registered with a loop, other than its async function: condition, hook, function in a thread.
+"""Calls the user's condition and hook of a loop, and its function in a thread.
 
 Promises: a condition or a hook that raises never ends its loop. A condition's error is a failure of the loop; a hook's
 error is only logged.
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from everpoll.loops.narration import logger
+from everpoll.loops.change_log import logger
 from everpoll.loops.options import Condition, Hook
 from everpoll.loops.outcome import failure, short
 from everpoll.loops.reducer import CONDITION_SKIP
@@ -61,7 +61,7 @@ async def call_in_thread(run: Run, session: "Session") -> object:
     return await result if inspect.isawaitable(result) else result
 
 
-async def tell(hook: Hook, name: str, outcome: Outcome, timeout_s: float | None) -> None:
+async def call_hook(hook: Hook, name: str, outcome: Outcome, timeout_s: float | None) -> None:
     """Call the hook of the loop of that name with an outcome."""
     try:
         answer = hook(outcome)

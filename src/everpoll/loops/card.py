@@ -1,17 +1,17 @@
-"""Card: a loop as other processes show it."""
+"""Card: the state of a loop that other processes can show."""
 
 from everpoll.loops.loop import Loop
 from everpoll.policy.storable_texts import storable
 from everpoll.stores.figures import LoopCard
 
 ERROR_BYTES = 500
-"""How much of a loop's last error other processes are shown."""
+"""How many bytes of a loop's last error a card has."""
 
 
 def card_of(loop: Loop) -> LoopCard:
-    """Return what other processes are shown of a loop.
+    """Return the card of a loop.
 
-    Instants are rounded to tenths of a second: they are computed from two clocks, and would flicker otherwise.
+    Instants are rounded to tenths of a second: they are computed from two clocks, and would change a little each time.
     """
     state = loop.state
     last_run_at, next_due_at = (loop._on_wall(one) for one in (state.last_started, state.next_due))

@@ -1,8 +1,8 @@
 """Any number of deadlines behind one timer of the event loop.
 
-Promises: setting a deadline replaces the one before; a deadline that was replaced or cleared never fires; with
-nothing set there is no timer at all. A deadline costs 128 bytes, where a `call_later` of its own takes 216.
-Never: more than BATCH deadlines fire in one turn of the event loop, so that a herd does not block everything else.
+Promises: setting a deadline replaces the item's previous one; a deadline that was replaced or cleared never fires;
+without deadlines there is no timer. A deadline costs 128 bytes; a `call_later` of its own would cost 216. At most BATCH
+deadlines fire in one turn of the event loop, so that many due loops do not block everything else.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The events of a loop, and the effects that the reducer returns for the shell to carry out.
 
-Both are plain data with a `type` tag, so that the conformance vectors can be read as they stand.
+Both are plain data with a `type` tag, so that the conformance vectors can be decoded directly.
 """
 
 from enum import StrEnum
@@ -16,7 +16,7 @@ class Start(Struct, frozen=True, gc=False, tag="start"):
 
 
 class Tick(Struct, frozen=True, gc=False, tag="tick"):
-    """The deadline has come. A text in place of the condition's answer is the error that it raised."""
+    """The deadline has come. `condition` is the answer of the condition, or the text of its error."""
 
     condition: bool | str = True
 
@@ -69,18 +69,18 @@ class PushUp(Struct, frozen=True, gc=False, tag="push_up"):
 
 
 class PushDown(Struct, frozen=True, gc=False, tag="push_down"):
-    """The push channel is lost: polling carries alone again."""
+    """The push channel is lost: polling returns to the ordinary interval."""
 
 
 class Close(Struct, frozen=True, gc=False, tag="close"):
-    """No more runs; one that is under way is to be canceled."""
+    """Make no more runs, and cancel the running one."""
 
 
 Event = Start | Tick | Finished | Overran | Trigger | Pause | Resume | Reset | Replace | PushUp | PushDown | Close
 
 
 class Effect(StrEnum):
-    """What the shell does after a step, beside setting the timer to `state.next_due`."""
+    """What the shell does after a step, in addition to setting the timer to `state.next_due`."""
 
     NONE = "none"
     RUN = "run"

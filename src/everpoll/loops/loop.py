@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from everpoll.errors import NotRunning
 from everpoll.logs.context import SUBJECT, Labels
 from everpoll.loops import events
-from everpoll.loops.calling import ask, ask_at_once, call_in_thread, tell
+from everpoll.loops.calling import ask, ask_at_once, call_hook, call_in_thread
+from everpoll.loops.change_log import log_changes, logger
 from everpoll.loops.events import Effect, Event
-from everpoll.loops.narration import logger, narrate
 from everpoll.loops.options import LoopPolicy, users_reason
 from everpoll.loops.outcome import SUCCESS, TIMED_OUT, Ok, failure, judge
 from everpoll.loops.reducer import CANCELED, initial, step
@@ -45,7 +45,7 @@ LETTERS: dict[OutcomeKind, str] = {
 class Loop:
     """A named function that runs again and again; `state` is its current snapshot."""
 
-    # One process may hold 100,000 loops: slots keep each small.
+    # One process may have 100,000 loops: `__slots__` keeps each small.
     __slots__ = (
         "_followup",
         "_last_value",
@@ -66,14 +66,14 @@ class Loop:
         self._run: Run | None = None
         self._followup: asyncio.Future[Outcome] | None = None
         self.entry: object | None = None
-        self._become(registration)
+        self._use(registration)
 
     def __repr__(self) -> str:
         return f"<Loop {self._name!r} {self._state.phase.value}>"
 
     @property
     def name(self) -> str:
-        """Its name, unique in the app."""
+        """The name of the loop, unique in the app."""
         return self._name
 
     @property
@@ -88,12 +88,12 @@ class Loop:
 
     @property
     def next_due_at(self) -> datetime | None:
-        """When it runs next, by the wall clock. For display only: decisions use the monotonic clock."""
+        """When the loop runs next, by the wall clock. For display only: decisions use the monotonic clock."""
         return self._on_wall(self._state.next_due)
 
     @property
     def last_ok_at(self) -> datetime | None:
-        """When it succeeded last, by the wall clock."""
+        """When the loop last succeeded, by the wall clock."""
         return self._on_wall(self._state.last_ok)
 
     def trigger(self, *, force: bool = False) -> Triggered:
@@ -155,7 +155,7 @@ class Loop:
 
     def _take_over(self, registration: Registration) -> None:
         """Replace the function. A run of the old one ends first, and its result is dropped."""
-        self._become(registration)
+        self._use(registration)
         self._step(events.Replace())
 
     def _pause(self, reason: PauseReason) -> None:
@@ -219,7 +219,7 @@ class Loop:
         """Return whether no run of this loop is left."""
         return self._run is None or self._run.is_over()
 
-    def _become(self, registration: Registration) -> None:
+    def _use(self, registration: Registration) -> None:
         self._registration = registration
         self._last_value: object = _NO_VALUE
         self._strip = ""
@@ -239,7 +239,7 @@ class Loop:
             # A triggered run inherits the context of the caller of trigger(); any other run that of start().
             context = contextvars.copy_context() if isinstance(event, events.Trigger) else None
             self._begin(after, context, ask=event is _TICK)
-        narrate(self._name, before, after, now)
+        log_changes(self._name, before, after, now)
         return effect
 
     def _begin(self, state: LoopState, context: contextvars.Context | None, *, ask: bool) -> None:
@@ -258,7 +258,7 @@ class Loop:
             decided = await self._asked(run) if ask else None
             outcome = await self._outcome(run) if decided is None else decided
             if decided is None and hook is not None:
-                await tell(hook, self._name, outcome, run.registration.policy.timeout_s)
+                await call_hook(hook, self._name, outcome, run.registration.policy.timeout_s)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and not task.cancelling():

@@ -1,7 +1,7 @@
-"""Next run: when a loop runs again, after a run, a skip or a failure that has ended now.
+"""Next run: decides when a loop runs again after a run or a skip.
 
-Pure, as the reducer. Promises: a Retry-After is a floor; while the breaker is open, its cooldown decides and not the
-backoff; the ticks of a fixed rate stay on their grid, whatever jitter and backoff do to a single run.
+Pure, like the reducer. Promises: a Retry-After is a floor; while the breaker is open, its cooldown decides instead of
+the backoff; the ticks of a fixed rate stay on their grid, even if jitter or a backoff moves a single run.
 """
 
 import math
@@ -37,7 +37,7 @@ def scheduled(policy: LoopPolicy, state: LoopState, now: float, chance: float, a
         return _next_tick(policy, state, now, chance, interval_s, at_least_s)
     delay_s = spread(interval_s, policy.jitter, chance)
     if delay_s < at_least_s:
-        # Retry-After is a floor: calling earlier gets the client banned.
+        # Retry-After is a floor: an earlier call may get the client banned.
         delay_s = spread_up(at_least_s, policy.jitter, chance)
     return replace(state, in_flight=0, due_from=now, delay_s=delay_s)
 
@@ -45,9 +45,9 @@ def scheduled(policy: LoopPolicy, state: LoopState, now: float, chance: float, a
 def _next_tick(
     policy: LoopPolicy, state: LoopState, now: float, chance: float, interval_s: float, at_least_s: float
 ) -> LoopState:
-    """Set the next tick of the grid; jitter displaces the run, never the grid.
+    """Set the next tick of the grid; jitter moves the run, never the grid.
 
-    A backoff counts from the completion: the next tick is the first one after the backoff.
+    A backoff counts from the end of the run: the next tick is the first one after the backoff.
     """
     assert state.tick_at is not None, "a live loop has a tick"
     # Jitter may start a run before its tick, so this tick may lie ahead. It is used up in any case.

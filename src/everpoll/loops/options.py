@@ -1,7 +1,7 @@
-"""How a loop is to behave: the options that a user writes, and the checked policy that the reducer reads.
+"""Options: checks the user's options of a loop, and makes the policy of them that the reducer reads.
 
-Promises: every bad option is refused when the loop is registered, in a message that names the loop.
-Never: the policy holds a function; conditions and hooks belong to the shell.
+Promises: every bad option is refused when the loop is registered, with a message that names the loop. The policy never
+contains a function: conditions and hooks belong to the shell.
 """
 
 import math
@@ -26,7 +26,7 @@ DEFAULT_JITTER = 0.1
 
 
 class LoopOptions(TypedDict, total=False):
-    """What `app.loop` takes beside `every`."""
+    """What `app.loop` takes in addition to `every`."""
 
     name: str
     """Default: the function's own name."""
@@ -37,28 +37,28 @@ class LoopOptions(TypedDict, total=False):
     first: Duration | None
     """The delay before the first run; default: one interval. `first="0s"` runs at once."""
     when: Condition | None
-    """Asked before each run; False skips the run without touching the backoff."""
+    """A function that is called before each run; False skips the run and does not change the backoff."""
     timeout: Duration | None
     """A run that takes longer has failed with the reason "timeout"."""
     fixed_rate: bool
     """Keep the phase of the clock: ticks that were missed are counted, not caught up."""
     when_hidden: Literal["stop"] | float
-    """What the pause reason `hidden` does: stop it, or slow it down by this factor."""
+    """What the pause reason `hidden` does: stop the loop, or slow it down by this factor."""
     adaptive: Adaptive | None
     """Adapt the base interval to how often `Ok(value)` changes."""
     breaker: Breaker | None
     """Stop for a cooldown after N failures in a row, then send one probe."""
     safety_every: Duration | None
-    """The interval while push is alive (`push_connected()`), as the safety net beneath it."""
+    """The interval while push works (`push_connected()`): the safety net."""
     on_outcome: Hook | None
-    """Called with each outcome, still as part of the run."""
+    """A function that is called with each outcome, as part of the run."""
 
 
 _OPTIONS = sorted(LoopOptions.__annotations__)
 
 
 class LoopPolicy(Struct, frozen=True, kw_only=True):
-    """The checked options. Plain numbers: the conformance vectors write the same fields as JSON."""
+    """The checked options, as plain numbers: the conformance vectors have the same fields as JSON."""
 
     every_s: float
     cap: float | None = DEFAULT_CAP
@@ -73,7 +73,7 @@ class LoopPolicy(Struct, frozen=True, kw_only=True):
 
 
 def loop_policy(name: str, every: Duration, options: LoopOptions) -> LoopPolicy:
-    """Check what the user wrote about the loop `name`."""
+    """Return the policy of the loop `name`; raise `BadInput` for an option that is not valid."""
     if unknown := sorted(options.keys() - set(_OPTIONS)):
         raise BadInput(f"loop {name!r}: no option is called {unknown[0]!r}; there are: {', '.join(_OPTIONS)}")
     every_s = seconds(every, name=f"loop {name!r}: every", positive=True)
@@ -86,7 +86,7 @@ def loop_policy(name: str, every: Duration, options: LoopOptions) -> LoopPolicy:
     if safety_every_s is not None and safety_every_s < every_s:
         raise BadInput(
             f"loop {name!r}: safety_every={human(safety_every_s)} is shorter than every={human(every_s)}; "
-            "beneath a working push it is polled less often"
+            "with working push, it polls less often"
         )
     return LoopPolicy(
         every_s=every_s,
@@ -131,7 +131,7 @@ def _optional(name: str, option: str, value: Duration | None, *, positive: bool 
 
 
 def _cap(name: str, cap: Duration | None, every_s: float, adaptive: Adaptive | None) -> float | None:
-    """Return the cap as a multiple of the interval; a time is converted, except where the interval adapts."""
+    """Return the cap as a multiple of the interval. A time is converted; it is refused if the interval adapts."""
     if cap is None or cap == math.inf:
         return None
     if isinstance(cap, str | timedelta):

@@ -1,10 +1,11 @@
-"""What a loop's function may return, and what that means.
+"""Outcomes: what a loop's function may return, and the outcome of the run.
 
     None, True        success                  False, an exception   failure
     Ok(value)         success with a value     Failed(reason, retry_after="30s")
-    Snooze(delay)     look again then          Stop(reason)          never again
+    Snooze(delay)     run again after it       Stop(reason)          no more runs
 
-Judged by identity: 0, "" and [] are not failures. Any other value is a success, with one warning.
+True, False and None are compared by identity: 0, "" and [] are not failures. Any other value is a success, with one
+warning.
 """
 
 from asyncio import CancelledError
@@ -40,7 +41,7 @@ class Failed:
 
 
 def _retry_after_s(value: Duration | None) -> float:
-    """Read it also as a header has it: `headers.get("Retry-After")` is None, or seconds as a text."""
+    """Return seconds; a header's value is accepted, too: `headers.get("Retry-After")` is None, or seconds as text."""
     if value is None:
         return 0.0
     digits = isinstance(value, str) and value.isascii() and value.strip().isdigit()
@@ -49,7 +50,7 @@ def _retry_after_s(value: Duration | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The loop has done what it was for, or must not go on: it runs no more until `reset()` or a restart of the app."""
+    """Make no more runs until `reset()` or a restart of the app."""
 
     reason: str = "done"
 
@@ -61,7 +62,7 @@ LoopResult = bool | Ok | Failed | Snooze | Stop | None
 
 
 def judge(result: object) -> Outcome | None:
-    """Return the outcome that a returned value stands for, or None for a value that says nothing."""
+    """Return the outcome for a returned value, or None for a value without a meaning."""
     if result is None or result is True:
         return SUCCESS
     if result is False:
@@ -79,7 +80,7 @@ def judge(result: object) -> Outcome | None:
 
 
 def failure(error: BaseException) -> Outcome:
-    """Return the outcome that an exception stands for: the text only, so that no traceback keeps objects alive."""
+    """Return the outcome for an exception: only its text, so that no traceback keeps objects alive."""
     kind = type(error).__name__
     try:
         text = str(error)
@@ -89,5 +90,5 @@ def failure(error: BaseException) -> Outcome:
 
 
 def short(text: str) -> str:
-    """Cut the text of an error to what is kept of it."""
+    """Cut the text of an error to ERROR_TEXT_LIMIT."""
     return text if len(text) <= ERROR_TEXT_LIMIT else text[: ERROR_TEXT_LIMIT - 1] + "…"

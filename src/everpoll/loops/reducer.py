@@ -55,7 +55,7 @@ def initial(policy: LoopPolicy) -> LoopState:
 
 
 def step(policy: LoopPolicy, state: LoopState, event: Event, now: float, chance: float = 0.5) -> Step:
-    """Decide. `chance` in [0, 1) is the random number for jitter; 0.5 leaves the delay unchanged."""
+    """Return the next state and effect. `chance` in [0, 1) is the random number for jitter; 0.5 changes no delay."""
     return _RULES[type(event)](policy, state, event, now, chance)
 
 
@@ -68,19 +68,19 @@ def stale_once_resumed(policy: LoopPolicy, state: LoopState, reason: PauseReason
 def _start(policy: LoopPolicy, state: LoopState, _event: Start, now: float, chance: float) -> Step:
     if state.life is Life.LIVE or state.life is Life.STOPPED:
         return state, Effect.NONE
-    return _begin_anew(policy, state, now, chance), Effect.NONE
+    return _start_over(policy, state, now, chance), Effect.NONE
 
 
 def _replace(policy: LoopPolicy, state: LoopState, _event: Replace, now: float, chance: float) -> Step:
     if state.life is Life.IDLE or state.life is Life.CLOSED:
-        return _held_as(policy, replace(state, generation=state.generation + 1, base_s=policy.every_s)), Effect.NONE
-    return _begin_anew(policy, state, now, chance), Effect.NONE
+        return _with_held(policy, replace(state, generation=state.generation + 1, base_s=policy.every_s)), Effect.NONE
+    return _start_over(policy, state, now, chance), Effect.NONE
 
 
-def _begin_anew(policy: LoopPolicy, state: LoopState, now: float, chance: float) -> LoopState:
+def _start_over(policy: LoopPolicy, state: LoopState, now: float, chance: float) -> LoopState:
     """Reset failures, base and deadline. Pause reasons stay; a run under way goes on, and the next run waits for it."""
     first_s = spread(policy.every_s, policy.jitter, chance) if policy.first_s is None else policy.first_s
-    return _held_as(
+    return _with_held(
         policy,
         replace(
             state,
@@ -185,7 +185,7 @@ def _overran(policy: LoopPolicy, state: LoopState, event: Overran, now: float, _
     is_ours = state.in_flight and event.run == state.in_flight and event.generation == state.generation
     if not is_ours or state.overran or state.life is not Life.LIVE:
         return state, Effect.NONE
-    return replace(_worse(policy, state, event.outcome, now), overran=True), Effect.NONE
+    return replace(_count_failure(policy, state, event.outcome, now), overran=True), Effect.NONE
 
 
 def _settled(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, chance: float) -> LoopState:
@@ -257,11 +257,11 @@ def _succeeded(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: floa
 
 
 def _failed(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, chance: float) -> LoopState:
-    worse = _worse(policy, state, outcome, now)
+    worse = _count_failure(policy, state, outcome, now)
     return retried(policy, worse, now, chance, outcome.delay_s)
 
 
-def _worse(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float) -> LoopState:
+def _count_failure(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float) -> LoopState:
     """Count a failure."""
     failures = state.failures + 1
     breaker = state.breaker if policy.breaker is None else policy.breaker.failed(state.breaker, now)
@@ -281,13 +281,13 @@ def _multiplier(policy: LoopPolicy, failures: int) -> float:
 
 
 def _pause(policy: LoopPolicy, state: LoopState, event: Pause, _now: float, _chance: float) -> Step:
-    return _held_as(policy, replace(state, pauses=paused(state.pauses, event.reason))), Effect.NONE
+    return _with_held(policy, replace(state, pauses=paused(state.pauses, event.reason))), Effect.NONE
 
 
 def _resume(policy: LoopPolicy, state: LoopState, event: Resume, now: float, _chance: float) -> Step:
     if event.reason not in state.pauses:
         return state, Effect.NONE
-    state = _held_as(policy, replace(state, pauses=resumed(state.pauses, event.reason)))
+    state = _with_held(policy, replace(state, pauses=resumed(state.pauses, event.reason)))
     due = state.next_due
     if due is None or due > now:
         return state, Effect.NONE
@@ -297,7 +297,7 @@ def _resume(policy: LoopPolicy, state: LoopState, event: Resume, now: float, _ch
     return on_grid(policy, state, now), Effect.NONE
 
 
-def _held_as(policy: LoopPolicy, state: LoopState) -> LoopState:
+def _with_held(policy: LoopPolicy, state: LoopState) -> LoopState:
     """Derive from the pause reasons whether the loop is held or slowed down."""
     slows = policy.slow_when_hidden is not None and PauseReason.HIDDEN in state.pauses
     stopping = resumed(state.pauses, PauseReason.HIDDEN) if slows else state.pauses

@@ -1,4 +1,4 @@
-"""Registration: what the user registered as a loop, checked: a function, its policy, its condition and its hook."""
+"""Registration: the function, the policy, the condition and the hook of a loop, checked."""
 
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Loops: all loops of one app by name; starts, pauses and closes them together.
 
-Promises: `close` is idempotent and ends within its grace period plus CANCEL_S; what still runs then is named in the
-log. A closed registry can be started again. Never decides anything about a single loop.
+Promises: `close` is idempotent and ends within its grace period plus CANCEL_S; the log names loops that still run then.
+A closed registry can be started again. Decisions about a single loop are never made here.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from typing import Any, Unpack
 from everpoll.engine.threads import DaemonThreads
 from everpoll.errors import BadInput, EverpollWarning, LoopNotFound, NotRunning
 from everpoll.loops.card import card_of
+from everpoll.loops.change_log import logger
 from everpoll.loops.deadlines import Deadlines
 from everpoll.loops.loop import Loop
-from everpoll.loops.narration import logger
 from everpoll.loops.options import LoopOptions, LoopPolicy, loop_policy, users_reason
 from everpoll.loops.reducer import stale_once_resumed
 from everpoll.loops.registration import Registration, check_function, is_async, name_of
@@ -26,7 +26,7 @@ from everpoll.loops.state import Life
 from everpoll.policy import NOT_PAUSED, Duration, PauseReason, Rng, paused, resume_order, resumed, seconds, shown
 from everpoll.stores.figures import LoopCard
 
-# How long a canceled run may take to clean up before it is left behind.
+# How long `close` waits for canceled runs; after that, it stops waiting for them.
 CANCEL_S = 1.0
 SHARED_POLICIES = 1000
 LOOKING = "everpoll.looking"
@@ -69,7 +69,7 @@ class Loops(Mapping[str, Loop]):
         return len(self._loops)
 
     def cards(self) -> list[LoopCard]:
-        """Return what other processes are shown of each loop. May be called from any thread."""
+        """Return the card of each loop. May be called from any thread."""
         return [card_of(loop) for loop in list(self._loops.values())]
 
     def add(self, function: Callable[[], Any], every: Duration, **options: Unpack[LoopOptions]) -> Loop:
@@ -287,7 +287,7 @@ class Loops(Mapping[str, Loop]):
         await _ended_within(_under_way(loops), CANCEL_S)
         for loop in loops:
             if _under_way([loop]):
-                logger.error("loop %r does not end: it was canceled and is left behind", loop.name)
+                logger.error("loop %r does not end after it was canceled; its run goes on in the background", loop.name)
 
 
 def _under_way(loops: Iterable[Loop]) -> "list[asyncio.Future[Any]]":

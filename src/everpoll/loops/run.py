@@ -1,4 +1,4 @@
-"""One run of a loop: what it was begun with, and who waits for its answer."""
+"""One run of a loop, with its registration and the future of the callers that wait for its outcome."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -11,7 +11,7 @@ from everpoll.loops.state import Outcome
 
 
 class Run:
-    """A run under way. The loop's answer goes to the one future that all of its triggers share."""
+    """A run under way. All callers that triggered it share one future, which gets the outcome."""
 
     __slots__ = ("answer", "generation", "number", "registration", "task", "thread", "thread_future")
 
@@ -27,17 +27,17 @@ class Run:
         self.thread_future: asyncio.Future[Any] | None = None
 
     def under_way(self) -> "list[asyncio.Future[Any]]":
-        """Return what must end before the run is over, and still can: work of an event loop that is gone never ends."""
+        """Return the unfinished task and thread; those of a closed event loop never end, so they are left out."""
         works = [work for work in (self.task, self.thread_future) if work is not None and not work.done()]
         return [work for work in works if not work.get_loop().is_closed()]
 
     def is_over(self) -> bool:
-        """Return whether nothing of it runs any more, nor will."""
+        """Return whether no part of the run is running, or will run."""
         return not self.under_way() and (self.thread is None or self.thread.withdraw())
 
 
 class Triggered:
-    """What `trigger()` returns: await it for the outcome, or let it go.
+    """What `trigger()` returns: await it for the outcome, or ignore it.
 
     Any number of triggers during a run share one future, so a thousand of them cost no more than one.
     """
@@ -51,7 +51,7 @@ class Triggered:
     def __await__(self) -> Generator[Any, None, Outcome]:
         if not self._future.done() and self._is_own():
             raise EverpollError("a loop cannot await its own trigger: that run begins when this one has ended")
-        # Shielded: one who gives up waiting must not take the answer away from the others.
+        # Shielded: if one caller stops waiting, the others must still get the outcome.
         return asyncio.shield(self._future).__await__()
 
     def done(self) -> bool:

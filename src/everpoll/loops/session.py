@@ -1,4 +1,4 @@
-"""Session: the loops of one app between one start and one close: its event loop, timer, threads and context."""
+"""Session: the event loop, timer, threads and context of an app's loops, from one start to one close."""
 
 import asyncio
 import contextvars

@@ -1,7 +1,7 @@
-"""What a loop is at one instant: a frozen snapshot, and the words for its phases and outcomes.
+"""State: a frozen snapshot of a loop, with the names of its phases and outcomes.
 
-Promises: a snapshot never changes, holds no reference to a task, a timer or an exception, and says everything that
-the reducer needs. Never: phase and next due time are stored; they are computed, so they cannot contradict the rest.
+Promises: a snapshot never changes, has no reference to a task, a timer or an exception, and contains everything that
+the reducer needs. Phase and next due time are computed, never stored, so they cannot contradict the rest.
 
             start                 due / trigger
     idle ──────────▶ waiting ─────────────────────▶ running ──▶ waiting · open · stopped
@@ -19,7 +19,7 @@ from everpoll.policy import NOT_PAUSED, BreakerState, PauseReason
 
 
 class Phase(StrEnum):
-    """Where a loop stands, in the word that tables, logs and the API show."""
+    """The state of a loop in one word, for tables, logs and the API."""
 
     IDLE = "idle"
     """Registered; the app has not started."""
@@ -43,7 +43,7 @@ class Life(StrEnum):
 
 
 class Followup(IntEnum):
-    """Whether one more run is owed for triggers that came during a run."""
+    """Whether one more run must follow, for triggers that came during a run."""
 
     NONE = 0
     WANTED = 1
@@ -54,14 +54,14 @@ OutcomeKind = Literal["ok", "failed", "snoozed", "stopped", "skipped", "canceled
 
 
 class Outcome(Struct, frozen=True, gc=False):
-    """How a run ended, in the terms of the reducer; also what awaiting `trigger()` gives."""
+    """How a run ended; also the result of awaiting `trigger()`."""
 
     kind: OutcomeKind
     reason: str | None = None
     delay_s: float = 0.0
-    """failed: the earliest retry that the other side allows; snoozed: the delay asked for."""
+    """For failed: the earliest retry that the remote allows; for snoozed: the requested delay."""
     changed: bool | None = None
-    """ok: whether the value differs from the last one; None where the function gives no value."""
+    """For ok: whether the value differs from the last one; None if the function returned no value."""
 
     @property
     def ok(self) -> bool:
@@ -77,7 +77,7 @@ class LoopState(Struct, frozen=True, gc=False, kw_only=True):
     life: Life = Life.IDLE
     runs: int = 0
     in_flight: int = 0
-    """The number of the run under way, 0 for none. A result that carries another number is not ours."""
+    """The number of the run under way; 0: none. A result with another number is dropped."""
     overran: bool = False
     """The run under way is past its timeout: the failure is counted, but its thread has not returned."""
     followup: Followup = Followup.NONE
@@ -93,7 +93,7 @@ class LoopState(Struct, frozen=True, gc=False, kw_only=True):
     missed_ticks: int = 0
     pauses: frozenset[PauseReason] = NOT_PAUSED
     held: bool = False
-    """A pause reason stops it (a reason that only slows it down does not)."""
+    """True: a pause reason stops the loop (a reason that only slows it down does not)."""
     slowdown: float = 1.0
     push_alive: bool = False
     breaker: BreakerState = BreakerState()
@@ -108,7 +108,7 @@ class LoopState(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def phase(self) -> Phase:
-        """The one word for where it stands."""
+        """The phase of the loop."""
         if self.life is Life.CLOSED or self.life is Life.IDLE:
             return Phase(self.life.value)
         if self.in_flight:
@@ -121,7 +121,7 @@ class LoopState(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def next_due(self) -> float | None:
-        """When it runs next, or None while nothing is scheduled. There is no other deadline."""
+        """When the loop runs next, or None if no run is scheduled. There is no other deadline."""
         if self.in_flight or self.held or self.due_from is None or self.life is not Life.LIVE:
             return None
         return self.due_from + self.delay_s * self.slowdown

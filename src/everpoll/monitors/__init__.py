@@ -1,6 +1,6 @@
 """Monitors: the health of services and of what they depend on.
 
-A name is imported when it is first used: an app without services loads next to nothing of this room.
+A name is imported when it is first used: an app without services loads almost nothing of this package.
 """
 
 import importlib as _importlib
@@ -71,7 +71,7 @@ _NAMES = {
     "everpoll.monitors.service": "Service",
     "everpoll.monitors.services": "Services",
 }
-"""Where names are at home, for the interpreter. Type checkers read the imports above."""
+"""The module of each name, for the interpreter. Type checkers read the imports above."""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 if not _typing.TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""Alerting: when failed looks become an incident, what is sent about it, and how messages are grouped.
+"""Alerting: when failed looks become an incident, which notices are sent, and how notices become messages.
 
-    Alert     the rule of one service: when an incident opens and closes, after which delay to send, and where to
-    Notice    one thing to tell one channel about one incident: alert, reminder or recovered
-    Message   the notices of one channel that fell into one minute, in words
+    Alert     the rule of one service: when an incident opens and closes, after which delay it alerts, which channels
+    Notice    one piece of news about one incident for one channel: alert, reminder or recovered
+    Message   the text of all notices of one channel within one minute
 
-Promises: the id of a notice follows from its incident, channel and kind, so that a repeat after a crash has the same
-id. Every alert of one minute is in one message. Never sends anything.
+Promises: the id of a notice is made from its incident, channel and kind, so that a repeat after a crash has the same
+id. All alerts of one minute are in one message. This module never sends anything.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,14 +18,14 @@ from everpoll.errors import BadInput
 from everpoll.policy import Duration, human, seconds, shown, whole_number
 
 MAX_WITHIN = 60
-"""Looks that X of Y may span: they are remembered as bits of one number."""
+"""The largest `within`: the looks are remembered as bits of one number."""
 MAX_CHANNELS = 20
 MAX_CHANNEL_CHARS = 100
 SHORTEST_REMINDER_S = 60.0
 GROUP_S = 60.0
 """Alerts of this span go into one message."""
 LISTED = 20
-"""Lines that one message has about incidents; the rest is counted."""
+"""How many incidents one message lists; it counts the rest."""
 
 NoticeKind = Literal["alert", "reminder", "recovered"]
 _ORDER: dict[NoticeKind, int] = {"alert": 0, "reminder": 1, "recovered": 2}
@@ -35,8 +35,8 @@ _ORDER: dict[NoticeKind, int] = {"alert": 0, "reminder": 1, "recovered": 2}
 class Alert:
     """When an incident opens, closes and alerts: `Alert(after=2, delay="1m", to=["ops"])`.
 
-    `after` failed looks in a row open it; with `within=5`, `after` of the last 5; with `lasting="5m"`, looks that fail
-    for that long. `recover` good looks in a row close it.
+    `after` failed looks in a row open an incident; with `within=5`, `after` failed looks among the last 5; with
+    `lasting="5m"`, looks that have failed for 5 minutes. `recover` good looks in a row close it.
     """
 
     after: int
@@ -61,7 +61,7 @@ class Alert:
         to: Iterable[str] = (),
     ) -> None:
         put = object.__setattr__
-        # With a time, the time decides; a count beside it must be asked for.
+        # With `lasting`, the time decides: the default count must not delay the incident.
         default = 2 if lasting is None else 1
         put(self, "after", _count("after", default if after is None else after, "how many failed looks open it"))
         put(self, "within", None if within is None else _within(within, self.after))
@@ -83,7 +83,7 @@ class Alert:
 
 
 class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing to tell one channel. Its id is the same whenever the step that made it is repeated."""
+    """One piece of news for one channel. A step that is repeated makes it with the same id."""
 
     id: str
     incident: str
@@ -98,39 +98,39 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     held_by: tuple[str, ...] = ()
     """Failed roots that held this alert back until now."""
     affected: tuple[str, ...] = ()
-    """What is failed above it, and was held back because of it."""
+    """The failed services above it, whose alerts were held back because of it."""
     number: int = 0
-    """Of a reminder, counted from 1."""
+    """The number of a reminder, from 1."""
     reason: str | None = None
-    """Why the incident is over if it did not recover: the service was removed, or stopped reporting the dependency."""
+    """Why the incident was closed without a recovery: the service was removed, or stopped reporting the dependency."""
 
     @property
     def thing(self) -> str:
-        """What it is about, for people."""
+        """The failed thing in words: a service, or a dependency of a service."""
         return self.service if self.dependency is None else f"{self.dependency} of {self.service}"
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """What one channel is sent at once."""
+    """One message to one channel."""
 
     channel: str
     subject: str
     lines: tuple[str, ...]
     notices: tuple[str, ...]
-    """The ids of the notices that it tells about."""
+    """The ids of its notices."""
     id: str = ""
-    """Of the message itself: equal for every try to send it."""
+    """The id of the message: the same for every try to send it."""
 
 
 def notice_id(incident: str, channel: str, kind: NoticeKind, number: int = 0) -> str:
-    """Return the id under which the outbox keeps a notice, at most once."""
+    """Return the id of a notice; the outbox keeps one notice for each id."""
     return f"{incident}/{kind}{number or ''}/{channel}"
 
 
 def ready_at(pending: Sequence[Notice], *, group_s: float = GROUP_S, quiet_s: float | None = None) -> float:
     """Return when the pending notices of one channel are to be sent, as one message.
 
-    A group collects from its first notice on, for `group_s`. With `quiet_s` it ends earlier, once no notice came for
+    A group collects notices for `group_s` from its first one on. With `quiet_s`, it ends earlier if no notice came for
     that long.
     """
     assert pending, "a group has at least one notice"
@@ -141,9 +141,9 @@ def ready_at(pending: Sequence[Notice], *, group_s: float = GROUP_S, quiet_s: fl
 
 
 def message(pending: Sequence[Notice], now: float) -> Message:
-    """Put the pending notices of one channel into words: new alerts first, then reminders, then recoveries.
+    """Make one message of the pending notices of one channel: new alerts first, then reminders, then recoveries.
 
-    An incident is one line of it, however many notices wait about it.
+    Each incident has one line, however many of its notices wait.
     """
     assert pending, "a message tells about at least one notice"
     notices = sorted(pending, key=lambda notice: (_ORDER[notice.kind], notice.at, notice.id))

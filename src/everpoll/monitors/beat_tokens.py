@@ -1,7 +1,7 @@
-"""Beat tokens: what a service with the target "beat:" calls everpoll by.
+"""Beat tokens: the secret in the address that a service with the target "beat:" calls.
 
-Promises: every such service has a token from the moment its row is made. Registering it again, by any process and also
-without the token, keeps the token of the row. A token that the user wrote wins.
+Promises: every such service has a token as soon as its row exists. Registering it again, by any process, keeps the
+token of the row, unless the user wrote another one.
 """
 
 import secrets
@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from everpoll.monitors.definition import Definition, fetch_parts, hashed
 
-WITHOUT_TOKEN = "beat:"  # noqa: S105 - it is none
+WITHOUT_TOKEN = "beat:"  # noqa: S105 - not a secret
 TOKEN_BYTES = 24
 
 
 def with_token(definition: Definition, before: Definition | None = None) -> Definition:
-    """Return the definition with the token of the row that is there, or with a new one where it needs one."""
+    """Return the definition with the token of the existing row, or with a new token if it needs one."""
     if definition.target != WITHOUT_TOKEN:
         return definition
     if before is not None and beat_token(before) is not None:

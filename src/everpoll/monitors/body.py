@@ -1,11 +1,11 @@
-"""Body: the bytes of an answer, made into text or JSON within bounds.
+"""Body: decodes the bytes of an answer to text or JSON, within bounds.
 
-Promises: work and memory are bounded whatever the bytes are. A body of more than 8 MiB is not looked at. JSON of more
-than 100,000 objects and lists or 300,000 values is counted, and not decoded: 8 MiB of `{"":0}` would take 230 MB.
-What cannot be decoded raises `Unreadable` with the reason in words, never another error.
-Byte order marks, UTF-16, UTF-32 and the charset of the content type are understood; bytes that are not valid in their
-charset are replaced. JSON that is only nearly valid (NaN, Infinity, a lone surrogate, a control character in a text) is
-read all the same, up to 1 MiB. Of two members with one key the last one counts.
+Promises: work and memory are bounded, whatever the bytes are. A body of more than 8 MiB is not read. JSON with more
+than 100,000 objects and lists, or 300,000 values, is not decoded: 8 MiB of `{"":0}` would take 230 MB. A body that
+cannot be decoded raises `Unreadable` with the reason, never another error. Byte order marks, UTF-16, UTF-32 and the
+charset of the content type are understood; bytes that are not valid in their charset are replaced. JSON that is not
+quite valid (NaN, Infinity, a lone surrogate, a control character in a text) is read, too, up to 1 MiB. If two members
+have the same key, the last one counts.
 """
 
 import codecs
@@ -20,9 +20,9 @@ import msgspec
 from everpoll.monitors.gathering import Unreadable
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
-"""Bytes of a body that are read; a longer one is not looked at."""
+"""The longest body that is read, in bytes."""
 MAX_NESTING = 100
-"""Levels of objects and lists within each other."""
+"""How deep objects and lists may be nested."""
 MAX_CONTAINERS = 100_000
 """Objects and lists in one body."""
 MAX_VALUES = 300_000
@@ -33,7 +33,7 @@ _MAX_LENIENT_BYTES = 1024 * 1024
 # Below this size no body can reach the bounds on containers and values.
 _SMALL_BYTES = MAX_CONTAINERS
 _LONGEST_INTEGER_DIGITS = 400
-# Without the place or the decoder's words: a warning must stay the same from look to look, and over releases.
+# Without a position and without the decoder's own text: a warning must be the same at each look and in each release.
 _NOT_JSON = "the body is not valid JSON"
 _CONTAINERS = (dict, list)
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
@@ -57,7 +57,7 @@ class MediaType(msgspec.Struct, frozen=True):
 
 
 def media_type(content_type: str | None) -> MediaType:
-    """Read a Content-Type header; anything that is not one says nothing."""
+    """Read a Content-Type header; an invalid one gives the defaults."""
     return _media_type(content_type[:_MAX_CONTENT_TYPE_CHARS]) if isinstance(content_type, str) else _NOTHING_SAID
 
 
@@ -79,7 +79,7 @@ def as_utf8(data: bytes, media: MediaType, warn: Callable[[str], None]) -> bytes
     """Return the body in UTF-8, without byte order mark and leading white space."""
     if data.startswith(codecs.BOM_UTF8):
         return data[len(codecs.BOM_UTF8) :].lstrip()
-    # Wide characters have a byte order mark, or JSON's first character among NUL bytes. Other bytes may be anything.
+    # UTF-16 and UTF-32 begin with a byte order mark, or with JSON's first character among NUL bytes.
     if data.startswith(_WIDE_MARKS) or (b"\0" in data[:4] and data[:4].strip(b"\0")[:1] in {b"{", b"["}):
         return _recoded(data, json.detect_encoding(data), warn).lstrip()
     if media.charset and not data.isascii():
@@ -163,7 +163,7 @@ def _recoded(data: bytes, encoding: str, warn: Callable[[str], None]) -> bytes:
 
 
 def _leniently(data: bytes, warn: Callable[[str], None]) -> Any:
-    """Decode what the strict decoder refuses and what JSON writers produce all the same."""
+    """Decode JSON that the strict decoder refuses, although some JSON writers produce it."""
     if not data:
         raise Unreadable("the body is empty")
     if len(data) > _MAX_LENIENT_BYTES:

@@ -1,4 +1,4 @@
-"""Bounds: what a remote wrote, cut and escaped until it can be stored and printed.
+"""Bounds: cuts and escapes values of a remote so that they can be stored and printed.
 
 Promises: a text has at most 2,000 characters and neither NUL nor lone surrogates, which are written out as `\\u0000`
 and `\\ud800`; an object or a list has at most 500 values, 8 levels and 16,000 characters in all, and can be written as
@@ -13,11 +13,11 @@ import msgspec
 from everpoll.monitors.report import MAX_TEXT
 
 MAX_TREE_VALUES = 500
-"""Values that are kept of one object, such as `contact` or `checkDetails`."""
+"""How many values of one object are kept, such as `contact` or `checkDetails`."""
 MAX_TREE_DEPTH = 8
-"""Levels of nesting that are kept of one object."""
+"""How many levels of one object are kept."""
 MAX_TREE_CHARS = 16_000
-"""Characters, of keys and texts together, that are kept of one object."""
+"""How many characters of one object are kept, in keys and texts together."""
 
 _ELLIPSIS = "…"
 _QUOTED_CHARS = 60
@@ -25,7 +25,7 @@ _FLAT = {str, int, float, bool, type(None)}
 # Within this many bytes of JSON no bound can be reached.
 _SMALL_BYTES = min(MAX_TEXT, MAX_TREE_VALUES, MAX_TREE_CHARS)
 _encode = msgspec.json.Encoder().encode
-# What every JSON library takes as an integer; larger ones are kept as text.
+# The integers that every JSON library accepts; larger ones are kept as text.
 _SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**64 - 1
 
 
@@ -53,7 +53,7 @@ def name(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return how a warning shows a value of a remote, in at most 60 characters of it."""
+    """Return a value of a remote for a warning, with at most 60 of its characters."""
     if isinstance(value, str):
         cut = value if len(value) <= _QUOTED_CHARS else value[: _QUOTED_CHARS - 1] + _ELLIPSIS
         return f'"{text(cut)}"'
@@ -88,7 +88,7 @@ def tree(value: Any) -> tuple[Any, bool]:
 
 
 def _is_flat_and_small(value: dict[str, Any]) -> bool:
-    """Tell whether an object is within all bounds, by what it would be as JSON: quicker than a look at every text."""
+    """Return True if the JSON of an object is within all bounds: quicker than checking every text."""
     kinds = set(map(type, value.values()))
     if not kinds <= _FLAT:
         return False
@@ -104,7 +104,7 @@ def _is_flat_and_small(value: dict[str, Any]) -> bool:
 
 
 class _Copy:
-    """One copy of one value, with what is left of its budget."""
+    """Copies one value, and counts what is left of its bounds."""
 
     __slots__ = ("_chars", "_values", "is_whole")
 

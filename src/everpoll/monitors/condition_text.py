@@ -1,11 +1,11 @@
-"""Condition text: the little language in which a user says what an answer must be like.
+"""Condition text: compiles the small language in which users write conditions for answers.
 
     status == 200 · status in [200, 204] · latency < 300ms · certificate > 14d · connected == true · ip == "10.0.0.1"
     header.x-version == "2" · json.status == "UP" · json.items[0].n >= 3 · json["odd key"] exists
     len(json.items) > 0 · body contains "ok" · body not matches "*error*"
 
-Promises: a text is compiled once, in linear time, into a frozen condition; an error shows the text, what is wrong and
-what to write. Nothing is evaluated as code, and there are no regular expressions: `matches` knows `*` alone.
+Promises: a text is compiled once, in linear time, into a frozen condition. An error shows the text, what is wrong and
+what to write. Nothing is evaluated as code. There are no regular expressions: `matches` knows only `*`.
 """
 
 import re
@@ -20,9 +20,9 @@ from everpoll.policy import seconds, shown
 Subject: TypeAlias = Literal["status", "latency", "certificate", "connected", "ip", "header", "json", "body"]
 Step: TypeAlias = str | int
 MAX_CHARS = 500
-"""Characters of one condition."""
+"""The longest condition, in characters."""
 MAX_VALUES = 100
-"""Values in one list."""
+"""How many values one list may have."""
 
 _ORDERS = ("<", "<=", ">", ">=")
 _TEXT_OPERATORS = ("contains", "matches")
@@ -92,7 +92,7 @@ class _Parser:
         operator = self._operator(subject, is_length, is_negated)
         value = None if operator in _PRESENCES else self._operand(subject, operator, is_length)
         if self._next < len(self._tokens):
-            raise ValueError(f"there is more behind it: {self._tokens[self._next][1]}")
+            raise ValueError(f"unexpected text after the condition: {self._tokens[self._next][1]}")
         return Condition(
             text=self._text,
             subject=subject,

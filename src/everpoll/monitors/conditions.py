@@ -1,7 +1,8 @@
-"""Conditions: what an answer must be like, beyond what its format says; each failed one becomes a sentence.
+"""Conditions: checks an answer against the user's conditions; each failed condition becomes a sentence.
 
 Promises: pure. A condition never raises, whatever the answer is, and takes time linear in the size of the body.
-A value that is not there fails every comparison but `!=` and those with `not`; so does a body that is not JSON, always.
+A missing value fails every comparison except `!=` and those with `not`. A body that is not JSON fails every `json`
+condition.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +21,7 @@ __all__ = ["Condition", "Facts", "failures", "parse_condition"]
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What a look found; None where it found nothing."""
+    """The values of an answer that conditions can compare; None for values that it does not have."""
 
     status: int | None = None
     latency_ms: float | None = None
@@ -34,7 +35,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 
 class _Missing(Exception):
-    """There is nothing to compare; the text says why, and `is_certain` whether its absence is known."""
+    """There is no value to compare; the text says why. `is_certain`: the answer was read, and has no such value."""
 
     def __init__(self, text: str, *, is_certain: bool = False) -> None:
         super().__init__(text)
@@ -42,7 +43,7 @@ class _Missing(Exception):
 
 
 def failures(conditions: Iterable[Condition], facts: Facts) -> tuple[str, ...]:
-    """Return every condition that does not hold, with the value that was seen; nothing if all hold."""
+    """Return a sentence for each condition that does not hold, with the value that was found."""
     answer = _Answer(facts)
     failed = []
     for condition in conditions:
@@ -53,7 +54,7 @@ def failures(conditions: Iterable[Condition], facts: Facts) -> tuple[str, ...]:
 
 
 class _Answer:
-    """The facts, and what is made of the body once for all conditions."""
+    """The facts of one answer; the body is decoded once for all conditions."""
 
     __slots__ = ("_json", "_text", "_unreadable", "facts")
 
@@ -134,14 +135,14 @@ def _at(value: Any, path: tuple[Step, ...]) -> Any:
 
 
 def _index(step: Step) -> int:
-    """Return the index that a step is, also if it is written as in a mapping's path: `items.0`."""
+    """Return the list index of a step; `items.0`, as a mapping's path writes it, is one, too."""
     if isinstance(step, int):
         return step
     return int(step) if step.isascii() and step.isdigit() and len(step) <= 9 else MAX_VALUES
 
 
 def _problem(condition: Condition, answer: _Answer) -> str | None:
-    """Return in words why a condition does not hold; None if it does."""
+    """Return why a condition does not hold; None if it holds."""
     try:
         value = answer.value(condition)
         if condition.is_length:
@@ -179,7 +180,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _number(value: Any) -> float | int | None:
-    """Return a number, or the number that a short text is; headers and many bodies write numbers as texts."""
+    """Return a number; a short text is converted, because headers and many bodies write numbers as texts."""
     if _is_number(value):
         return value  # type: ignore[no-any-return]
     if not isinstance(value, str) or len(value) > 40 or "_" in value:

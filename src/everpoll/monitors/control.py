@@ -1,9 +1,9 @@
-"""Control: what a service's row remembers between two looks, as the JSON of its memory.
+"""Control: the memory of a service between two looks, stored as JSON in its row.
 
-Promises: it is small (a few hundred bytes for a healthy service) and survives restarts and moves between workers.
-Fields are only ever added, each with a default, so that rows of earlier releases are understood; fields of later
-releases are ignored. A field that cannot be read falls back to its default and costs no other field.
-Everything in it follows from the definition, the looks and their times.
+Promises: it is small (a few hundred bytes for a healthy service), and any worker can go on with it. Fields are only
+ever added, each with a default, so that rows of earlier releases can be read; fields of later releases are ignored. A
+field that cannot be read gets its default, and the other fields are kept. Everything in it is derived from the
+definition, the looks and their times.
 """
 
 from typing import Any, Literal
@@ -21,18 +21,18 @@ Waits = Literal["first", "interval", "backoff", "breaker", "retry_after", "chang
 
 
 class Streak(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The last looks at one thing, as far as an incident depends on them; `Streak()`: all is well."""
+    """The last looks at a service or a dependency, as far as they decide about incidents; `Streak()`: all is well."""
 
     bad: int = 0
     """Failed looks in a row."""
     good: int = 0
     """Good looks in a row, counted while an incident is open."""
     window: int = 0
-    """The last looks as bits, the newest lowest, 1 for failed; only for X of Y."""
+    """The last looks as bits, the newest lowest, 1 for failed; only with `Alert(within=…)`."""
     since: float | None = None
     """When the first of the failed looks was."""
     is_unknown: bool = False
-    """The last look said nothing about it."""
+    """The last look was not conclusive."""
     incident: str | None = None
     """The id of the open incident."""
 
@@ -47,20 +47,20 @@ class Control(Struct, frozen=True, gc=False, omit_defaults=True):
     born: int = 0
     """When the service was registered, in seconds since the epoch: part of the ids of its incidents."""
     fetch: str = ""
-    """Of the definition that the last decision was made for …"""
+    """`Definition.fetch` at the last decision: if the definition has another one, breaker and backoff start over."""
     every_s: float = 0.0
-    """… and its interval: a definition that differs starts over, or has another due time."""
+    """The interval at the last decision: if the definition has another one, the due time changes."""
     due_at: float = 0.0
     """When the next look is due."""
     waits: Waits = "first"
     slot_at: float | None = None
-    """What the last look counts from: its due time, or its start where it had none."""
+    """The instant from which the next interval counts: the due time of the last look, or its start if it had none."""
     looked_at: float | None = None
     """When the last look began."""
     judged_at: float | None = None
-    """When the last look ended that said anything about the service."""
+    """When the last conclusive look ended."""
     answered_at: float | None = None
-    """When the last look ended that got an answer."""
+    """When the last look that got an answer ended."""
     status: Status = Status.UNKNOWN
     changed_at: float | None = None
     """When the status last changed."""
@@ -68,31 +68,31 @@ class Control(Struct, frozen=True, gc=False, omit_defaults=True):
     http_status: int | None = None
     latency_ms: float | None = None
     warnings: tuple[str, ...] = ()
-    """Of the last look that said anything; the first MAX_WARNINGS."""
+    """The first MAX_WARNINGS warnings of the last conclusive look."""
     failures: int = 0
     """Looks in a row that got no answer."""
     failed_at: float | None = None
-    """When the last of them ended."""
+    """When the last of these looks ended."""
     opened_at: float | None = None
     """When the breaker opened, or its last probe failed; None: it is closed."""
     not_before: float | None = None
-    """What a Retry-After allows."""
+    """The earliest next look that a Retry-After allows."""
     body: str | None = None
     edition: int = 0
-    """Counts changes of the known dependencies: a copy of them with the same number is current."""
+    """A number that grows with each change of the known dependencies: a copy with the same number is current."""
     streak: Streak = CALM
     dependencies: dict[str, Streak] = {}
-    """Those that failed lately; all others are well, or not known to be failed."""
+    """The streaks of dependencies that failed recently; all others are well or unknown."""
     incidents: int = 0
-    """How many were opened."""
+    """How many incidents were opened."""
     seq: int = 0
     """The number of the last durable event."""
     asks: int = 0
-    """Of the looks that callers asked for, how many were asked for before the last look …"""
+    """The value of `Assignment.asks` that the last forced look answered."""
     beats: int = 0
-    """… and of the heartbeats, how many were counted."""
+    """The value of `Assignment.beats` up to which heartbeats are counted."""
     paused_at: float | None = None
-    """When a worker first found it paused; None: it is looked at."""
+    """When a worker first found the service paused; None: it is not paused."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -105,7 +105,7 @@ def write(control: Control) -> str:
 
 
 def read(memory: str | bytes) -> Control:
-    """Read a memory; what is not readable in it falls back to its default."""
+    """Read a memory; a field that cannot be read gets its default."""
     try:
         return _decoder.decode(memory)
     except msgspec.DecodeError:
@@ -141,9 +141,9 @@ def breaker_phase(definition: Definition, control: Control, now: float) -> Break
 
 
 def stale_at(definition: Definition, control: Control) -> float | None:
-    """Return when the stored status turns stale, if no look comes before; None while there is none to turn stale.
+    """Return when the stored status becomes stale if no further look comes; None if there is no status yet.
 
-    Looks that are far apart on purpose (an open breaker, a backoff, a Retry-After) make nothing stale by themselves.
+    A wait that is longer on purpose (an open breaker, a backoff, a Retry-After) does not make the status stale.
     """
     if control.judged_at is None:
         return None
@@ -154,7 +154,7 @@ def stale_at(definition: Definition, control: Control) -> float | None:
 def shown_status(
     definition: Definition, control: Control, now: float, *, is_paused: bool = False
 ) -> Status | Literal["stale", "paused"]:
-    """Return the status of the service as it is shown at that instant."""
+    """Return the status that is shown at that instant."""
     if is_paused:
         return "paused"
     turns_at = stale_at(definition, control)
@@ -162,11 +162,11 @@ def shown_status(
 
 
 def reports_stale_at(definition: Definition, control: Control) -> float | None:
-    """Return when what the service said about its dependencies turns too old; None: no answer ever came."""
+    """Return when the service's report on its dependencies becomes stale; None: no answer ever came."""
     return None if control.answered_at is None else control.answered_at + STALE_INTERVALS * definition.every_s
 
 
 def are_reports_stale(definition: Definition, control: Control, now: float) -> bool:
-    """Return True if the last report on the service's dependencies is too old: no answer for three intervals."""
+    """Return True if the service's report on its dependencies is stale: no answer came for three intervals."""
     turns_at = reports_stale_at(definition, control)
     return turns_at is None or now > turns_at

@@ -4,12 +4,11 @@
     due ──lease──▶    │
                       └────▶ not yet, or a missed heartbeat ──▶ settle the row
 
-Pure: the time and the chance for jitter are arguments. Promises:
-
-- a decision that is repeated from the same memory and look is the same, ids of incidents included;
+Pure: the time and the random number for jitter are arguments. Promises:
+- the same memory and look give the same decision, ids of incidents included;
 - `next_at` is later than `now`, and not earlier than breaker, backoff and Retry-After allow;
-- a look that says nothing about the service changes its status to unknown, and neither breaker, backoff nor incident;
-- events are numbered: the last of them has the number `control.seq`.
+- a look that is not conclusive changes the status to unknown, but neither breaker, backoff nor incidents;
+- events are numbered: the last one has the number `control.seq`.
 """
 
 from msgspec import Struct
@@ -31,7 +30,9 @@ from everpoll.monitors.events import (
 )
 from everpoll.monitors.heartbeats import heartbeat_due_at, heartbeat_look, heartbeat_planned
 from everpoll.monitors.incident import Incident
+from everpoll.monitors.incident_changes import REMOVED, Closing, IncidentChanges, next_opening
 from everpoll.monitors.look import Look, kept_warnings, verdict
+from everpoll.monitors.look_grid import first_look_at, next_grid_time
 from everpoll.monitors.next_look import (
     EARLY_S,
     SHORTEST_REST_S,
@@ -42,34 +43,32 @@ from everpoll.monitors.next_look import (
     started_over,
 )
 from everpoll.monitors.report import Status
-from everpoll.monitors.slots import first_look_at, next_slot
-from everpoll.monitors.turns import REMOVED, Closing, Turns, next_opening
 
 
 class Decision(Struct, frozen=True, gc=False):
-    """What to settle the row with, and what to write beside it."""
+    """How to settle the row, and the incidents to open and close."""
 
     control: Control
     next_at: float
     """When the row is due again: for the next look, or for an incident that opens by time."""
     events: tuple[ServiceEvent, ...] = ()
-    """Durable ones, in order; the last has the number `control.seq`."""
+    """The durable events, in order; the last one has the number `control.seq`."""
     opened: tuple[Incident, ...] = ()
     closed: tuple[Closing, ...] = ()
 
 
 class Wake(Struct, frozen=True, gc=False):
-    """What to do with a row that was leased."""
+    """Whether to look now, for a row that was leased."""
 
     looks: bool
     is_probe: bool = False
     """The breaker is open: this look is its probe."""
     decision: Decision | None = None
-    """Where there is no look: what to settle the row with."""
+    """How to settle the row without a look; None if there is one."""
 
 
 def register(definition: Definition, now: float) -> Decision:
-    """Return the first memory of a service, and when it is first looked at."""
+    """Return the first memory of a service, and the time of its first look."""
     if definition.is_heartbeat:
         due_at = now + definition.every_s + definition.timeout_s
     else:
@@ -87,25 +86,25 @@ def register(definition: Definition, now: float) -> Decision:
 
 
 def remove(definition: Definition, control: Control, now: float) -> Decision:
-    """Return what is left to tell about a service that is removed: its open incidents close."""
-    turns = Turns(definition, control, now, now)
-    turns.end(REMOVED)
-    events = (*turns.events(), ServiceStopped(**about(definition.name, now)))
-    return Decision(replace(control, seq=control.seq + len(events)), now, events, (), tuple(turns.closed))
+    """Decide about the row of a removed service: its open incidents close."""
+    incidents = IncidentChanges(definition, control, now, now)
+    incidents.end(REMOVED)
+    events = (*incidents.events(), ServiceStopped(**about(definition.name, now)))
+    return Decision(replace(control, seq=control.seq + len(events)), now, events, (), tuple(incidents.closed))
 
 
 def wake(definition: Definition, control: Control, now: float, *, is_forced: bool = False) -> Wake:
-    """Say whether to look now. A forced look is made whatever breaker, backoff and Retry-After say."""
+    """Return whether to look now. A forced look ignores breaker, backoff and Retry-After."""
     if definition.is_heartbeat:
         return Wake(False, decision=_await_beat(definition, control, now))
     due_at = look_due_at(definition, control, now)
     if is_forced or now >= due_at - EARLY_S:
         is_open = control.opened_at is not None and control.fetch == definition.fetch
         return Wake(True, is_probe=is_open and definition.breaker is not None)
-    turns = Turns(definition, control, now, now)
-    turns.time(control)
+    incidents = IncidentChanges(definition, control, now, now)
+    incidents.time(control)
     planned = replace(control, due_at=due_at, every_s=definition.every_s)
-    return Wake(False, decision=_settled(definition, planned, turns, [], now))
+    return Wake(False, decision=_settled(definition, planned, incidents, [], now))
 
 
 def decide(
@@ -130,7 +129,7 @@ def decide(
 
 
 def beat(definition: Definition, control: Control, now: float, status: Status = Status.UP) -> Decision:
-    """Decide what follows from a heartbeat that came; the service may say in it how it is."""
+    """Decide what follows from a heartbeat, which may contain the status of the service."""
     same = started_over(definition, control, now)
     look = Look(started_at=now, ended_at=now, reached=True, status=status)
     return _concluded(definition, control, heartbeat_planned(definition, same, look), look, now, NO_CHANGES)
@@ -139,7 +138,7 @@ def beat(definition: Definition, control: Control, now: float, status: Status = 
 def look_events(
     definition: Definition, look: Look, decision: Decision, changes: Changes = NO_CHANGES
 ) -> tuple[ServiceEvent, ...]:
-    """Return the events of one look that live in the process alone; made where a subscriber listens."""
+    """Return the events of one look that are not stored; only subscribers in this process get them."""
     common = about(definition.name, look.ended_at)
     complete = PollComplete(
         **common,
@@ -156,7 +155,7 @@ def look_events(
 
 
 def _is_uneventful(definition: Definition, control: Control, look: Look, changes: Changes) -> bool:
-    """Return True if a healthy service was looked at on time and has not changed, as in nearly every look."""
+    """Return True if the look was on time and found a healthy service unchanged, as nearly every look does."""
     if not look.reached or look.status is not control.status or not control.status.healthy or look.is_forced:
         return False
     if control.failures or control.not_before is not None or look.retry_after_s is not None or look.error is not None:
@@ -169,7 +168,7 @@ def _is_uneventful(definition: Definition, control: Control, look: Look, changes
 
 
 def _uneventful(definition: Definition, control: Control, look: Look, now: float, changes: Changes) -> Decision:
-    due_at = next_slot(control.due_at, now, definition.phase_s, definition.every_s)
+    due_at = next_grid_time(control.due_at, now, definition.phase_s, definition.every_s)
     after = replace(
         control,
         slot_at=control.due_at,
@@ -210,20 +209,20 @@ def _concluded(
     )
     events = _status_change(definition, before, after, at) if has_changed else []
     events += _circuit(definition, before, after, at)
-    turns = Turns(definition, after, at, now)
-    turns.look(look, status, error)
-    return _settled(definition, after, turns, [*events, *changes.events], now)
+    incidents = IncidentChanges(definition, after, at, now)
+    incidents.look(look, status, error)
+    return _settled(definition, after, incidents, [*events, *changes.events], now)
 
 
 def _settled(
-    definition: Definition, control: Control, turns: Turns, events: list[ServiceEvent], now: float
+    definition: Definition, control: Control, incidents: IncidentChanges, events: list[ServiceEvent], now: float
 ) -> Decision:
-    events += turns.events()
-    after = turns.written(replace(control, seq=control.seq + len(events)))
+    events += incidents.events()
+    after = incidents.written(replace(control, seq=control.seq + len(events)))
     opening_at = next_opening(definition, after)
     next_at = after.due_at if opening_at is None else min(after.due_at, opening_at)
     next_at = next_at if next_at > now else now + SHORTEST_REST_S
-    return Decision(after, next_at, tuple(events), tuple(turns.opened), tuple(turns.closed))
+    return Decision(after, next_at, tuple(events), tuple(incidents.opened), tuple(incidents.closed))
 
 
 def _status_change(definition: Definition, before: Control, after: Control, at: float) -> list[ServiceEvent]:
@@ -241,7 +240,7 @@ def _status_change(definition: Definition, before: Control, after: Control, at: 
 
 
 def _circuit(definition: Definition, before: Control, after: Control, at: float) -> list[ServiceEvent]:
-    """Return an event if the breaker opened or closed. A failed probe leaves it open, which is not an event."""
+    """Return an event if the breaker opened or closed. A failed probe is not an event: the breaker stays open."""
     common = about(definition.name, at)
     if before.opened_at is None and after.opened_at is not None:
         return [CircuitOpen(**common, failures=after.failures, until=after.due_at)]
@@ -251,12 +250,12 @@ def _circuit(definition: Definition, before: Control, after: Control, at: float)
 
 
 def _await_beat(definition: Definition, control: Control, now: float) -> Decision:
-    """Decide about a heartbeat service when its row is due: the beat is late, or the deadline has moved."""
+    """Decide about a heartbeat service whose row is due: the heartbeat is late, or its deadline has changed."""
     same = started_over(definition, control, now)
     if now < heartbeat_due_at(definition, same) - EARLY_S:
-        turns = Turns(definition, same, now, now)
-        turns.time(same)
+        incidents = IncidentChanges(definition, same, now, now)
+        incidents.time(same)
         due_at = heartbeat_due_at(definition, same)
-        return _settled(definition, replace(same, due_at=due_at, every_s=definition.every_s), turns, [], now)
+        return _settled(definition, replace(same, due_at=due_at, every_s=definition.every_s), incidents, [], now)
     look = heartbeat_look(definition, same, now)
     return _concluded(definition, control, heartbeat_planned(definition, same, look), look, now, NO_CHANGES)

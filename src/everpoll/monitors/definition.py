@@ -1,8 +1,8 @@
-"""Definition: one service as its row keeps it, and what replacing it means.
+"""Definition: one service, as its row stores it, and what a new definition changes.
 
-Promises: a definition survives JSON unchanged; fields of later releases are ignored. The values of headers are kept as
-they are written, with `${NAME}` as a reference to the environment, and are in no repr. Made by `options.define`, which
-checks what the user wrote.
+Promises: a definition survives JSON unchanged; fields of later releases are ignored. Header values are stored as the
+user wrote them, with `${NAME}` as a reference to the environment, and are in no repr. `options.define` makes a
+definition and checks the user's input.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from everpoll.monitors.targets import shown_target
 from everpoll.policy import Backoff, Breaker, human
 
 STALE_INTERVALS = 3
-"""Without a successful look for this many intervals, what is stored is stale."""
+"""A status is stale if no look succeeded for this many intervals."""
 DEFAULT_EVERY_S = 30.0
 DEFAULT_TIMEOUT_S = 10.0
 DEFAULT_BREAKER = Breaker(10, "5m")
@@ -34,7 +34,7 @@ class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     name: str
     target: str
     fetch: str
-    """A hash of method, URL and headers: what two services share a request by, and where the phase comes from."""
+    """A hash of method, URL and headers: services with the same hash share requests and the phase of their looks."""
     every_s: float = DEFAULT_EVERY_S
     format: str = "auto"
     mapping: dict[str, Any] | None = None
@@ -50,20 +50,21 @@ class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
     @property
     def is_heartbeat(self) -> bool:
-        """The service calls everpoll; nothing is asked."""
+        """Whether the service calls everpoll, instead of being called."""
         return self.target.startswith("beat:")
 
     @property
     def phase_s(self) -> float:
-        """Where in the grid of its interval this service is looked at, in seconds since the epoch.
+        """The offset of the looks in the grid of the interval, in seconds since the epoch.
 
-        One number for all intervals: a service that is looked at every 5 s meets one with the same URL and 30 s.
+        It is the same for all intervals, so that services with the same URL share requests even if one is looked at
+        every 5 s and another every 30 s.
         """
         return int(self.fetch[:8], 16) % 3_600_000 / 1000
 
     @property
     def reading(self) -> str:
-        """A hash of how a body is read: an unchanged body is read again when this changes."""
+        """A hash of the options that decide how a body is read: if it changes, an unchanged body is read again."""
         return hashed([self.format, self.mapping, self.conditions])
 
     def __repr__(self) -> str:
@@ -74,11 +75,11 @@ class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
 
 class Change(StrEnum):
-    """What a new definition under a known name means for its row."""
+    """What differs between the old and the new definition of a service."""
 
     SAME = "same"
     SETTINGS = "settings"
-    """It holds from the next look on."""
+    """The new options hold from the next look on."""
     INTERVAL = "interval"
     """The row's due time changes at once."""
     TARGET = "target"
@@ -86,7 +87,7 @@ class Change(StrEnum):
 
 
 def fetch_parts(target: str, headers: Mapping[str, str]) -> FetchKey:
-    """Return method, URL and headers: two requests that have them in common may be one."""
+    """Return method, URL and headers: looks with the same ones may share a request."""
     named = sorted((name.lower(), value) for name, value in headers.items())
     return ("GET", target.split("#", 1)[0], tuple(named))
 
@@ -97,7 +98,7 @@ def fetch_key(definition: Definition) -> FetchKey:
 
 
 def change(old: Definition, new: Definition) -> Change:
-    """Say what replacing a definition means for the row."""
+    """Return what differs between two definitions of a service."""
     if old.fetch != new.fetch or old.is_heartbeat != new.is_heartbeat:
         return Change.TARGET
     if old.every_s != new.every_s or (new.is_heartbeat and old.timeout_s != new.timeout_s):
@@ -106,7 +107,7 @@ def change(old: Definition, new: Definition) -> Change:
 
 
 def hashed(value: Any) -> str:
-    """Return 16 hexadecimal digits that stand for a JSON value."""
+    """Return a hash of a JSON value, 16 hexadecimal digits."""
     return hashlib.blake2b(msgspec.json.encode(value), digest_size=8).hexdigest()
 
 

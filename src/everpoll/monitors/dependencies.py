@@ -1,16 +1,16 @@
-"""Dependencies: what a new report changes about those that a service is known to have.
+"""Dependencies: compares a new report with the known dependencies of a service.
 
     reported, not known          new
-    reported, known              changed where its status or a field is another one
+    reported, known              changed if its status or another field differs
     reported again               returned
     not reported any more        vanished: it does not count as up any more
-    … by a format that lists failures only: up again
+                                 (up again, if the format lists failures only)
 
-Promises: a dependency is known by (service, name). The error history grows on change only: a recovery once, a new error
-once, a different error again. A latency above 0 is one entry a look. An unchanged report gives `changes.is_empty`, and
-nothing is to be written but latencies. A report that cannot be read, or that lists nothing while it says down, makes
-nothing vanish. At most MAX_KNOWN names of a service are known at a time, those that have vanished included: a service
-that gives its dependencies new names at every look fills no database.
+Promises: a dependency is identified by (service, name). The error history grows only when an error changes: one entry
+for a new error, one for its recovery. A latency above 0 is one entry for each look. For an unchanged report,
+`changes.is_empty` is True, and only latencies are written. A report that cannot be read, or that is down and lists
+nothing, makes no dependency vanish. At most MAX_KNOWN names of a service are known at a time, vanished ones included,
+so that a service with new names at every look does not fill the database.
 """
 
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ from everpoll.monitors.events import (
 from everpoll.monitors.report import Dependency, Report, Status
 
 UNHEALTHY: dict[str, Any] = {"unhealthy": True}
-"""The error of a dependency that is down and gave none."""
+"""The error of a dependency that is down and reports no error."""
 UNHEALTHY_MESSAGE = "Unhealthy"
 MAX_KNOWN = 5_000
-"""Dependencies of one service that are known at a time. Those that have vanished are forgotten after 90 days."""
+"""How many dependencies of one service are known at a time. Vanished ones are forgotten after 90 days."""
 MAX_HOPS = 10
 """Aliases of aliases are followed this far."""
 
@@ -44,23 +44,23 @@ class Known(Struct, frozen=True, kw_only=True, omit_defaults=True):
     service: str
     canonical: str
     reported: Dependency
-    """What the service last said about it, without the latency, which changes at each look."""
+    """The last report on it, without the latency, which changes at each look."""
     changed_at: float
     """When its status last changed, or when it was first reported."""
     first_at: float
     error: Any = None
-    """The error that the history has as current; None: none, or it has recovered."""
+    """The current error in the history; None: there was none, or it has recovered."""
     error_message: str | None = None
     vanished_at: float | None = None
 
     @property
     def name(self) -> str:
-        """What the service calls it."""
+        """The name that the service reports."""
         return self.reported.name
 
     @property
     def status(self) -> Status:
-        """What it counts as: unknown, once it has vanished."""
+        """The effective status: unknown, once it has vanished."""
         return Status.UNKNOWN if self.vanished_at is not None else effective(self.reported)
 
 
@@ -85,21 +85,21 @@ class LatencyEntry(Struct, frozen=True, gc=False):
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """What a report changes, as a store writes it."""
+    """The changes of a report, for the store."""
 
     upserts: tuple[Known, ...] = ()
-    """The dependencies that are new or differ, each as it is from now on."""
+    """New and changed dependencies, each in its new form."""
     vanished: tuple[str, ...] = ()
-    """Names; they are among the upserts, too."""
+    """The names of vanished dependencies, which are in `upserts`, too."""
     errors: tuple[ErrorEntry, ...] = ()
     latencies: tuple[LatencyEntry, ...] = ()
     events: tuple[ServiceEvent, ...] = ()
     left_out: int = 0
-    """New names for which there was no room."""
+    """How many new names were left out, because MAX_KNOWN names are known."""
 
     @property
     def is_empty(self) -> bool:
-        """Nothing has changed: only latencies may be written."""
+        """True if no dependency has changed; there may be latencies."""
         return not self.upserts
 
 
@@ -107,7 +107,7 @@ NO_CHANGES = Changes()
 
 
 def canonical(name: str, aliases: Mapping[str, str]) -> str:
-    """Return the canonical name behind a name. Aliases of aliases are followed; a circle of them is not."""
+    """Return the canonical name of a name. Aliases of aliases are followed, up to MAX_HOPS and not in a circle."""
     seen = name
     for _ in range(MAX_HOPS):
         target = aliases.get(seen)
@@ -118,12 +118,12 @@ def canonical(name: str, aliases: Mapping[str, str]) -> str:
 
 
 def effective(dependency: Dependency) -> Status:
-    """Return what a dependency counts as: one that was skipped counts as up."""
+    """Return the effective status of a dependency: a skipped one counts as up."""
     return Status.UP if dependency.skipped else dependency.status
 
 
 def current_error(reported: Dependency) -> tuple[Any, str | None]:
-    """Return the error that the history has as current for a dependency that was last reported so."""
+    """Return the current error in the history of a dependency with this last report."""
     return _error(None, reported)
 
 
@@ -148,7 +148,7 @@ def compare(service: str, known: Mapping[str, Known], report: Report, at: float,
         called = canonical(reported.name, aliases) if aliases else reported.name
         if before is None or not _is_same(before, plain, called):
             gathered.merge(before, plain, called)
-    # Counting first: most reports list what is known, and a name is missing only where the counts differ or one is new.
+    # Count first: most reports list all known names. A name can be missing only if the counts differ or a name is new.
     if len(names) != len(known) or gathered.upserts:
         for missing in _missing(known, names, report):
             gathered.lose(missing, report.lists_failures_only)
@@ -156,7 +156,7 @@ def compare(service: str, known: Mapping[str, Known], report: Report, at: float,
 
 
 def repeated(service: str, report: Report, at: float) -> Changes:
-    """Return what a report changes that is the same as the one before: its latencies are entries all the same."""
+    """Return the changes of a report that repeats the one before: only its latencies are new entries."""
     latencies = tuple(
         LatencyEntry(service, one.name, at, one.latency_ms)
         for one in report.dependencies
@@ -206,7 +206,7 @@ class _Gathered:
             self._latencies.append(LatencyEntry(self._service, name, self._at, latency_ms))
 
     def merge(self, before: Known | None, reported: Dependency, called: str) -> None:
-        """Note a dependency that is new, or not as it was."""
+        """Note a dependency that is new or has changed."""
         status = effective(reported)
         error, message = _error(before, reported)
         after = Known(
@@ -225,7 +225,7 @@ class _Gathered:
         self._events += _events(before, after, self._at)
 
     def lose(self, before: Known, lists_failures_only: bool) -> None:
-        """Note a dependency that is missing: it is up, if only failures are listed; else it has vanished."""
+        """Note a dependency that is not reported: it is up if only failures are listed, else it has vanished."""
         if lists_failures_only:
             up = replace(before.reported, status=Status.UP, skipped=False, error=None, error_message=None)
             self.merge(before, up, before.canonical)

@@ -1,7 +1,7 @@
-"""Detect: which format a body is in, by its shape; the order of the questions keeps the formats apart.
+"""Detect: recognises the format of a body by its shape; the order of the tests keeps the formats apart.
 
-Promises: no shape of one format is taken for another one's, and what is recognised is then read by that format to the
-same report as if the user had named it. `plain` is what no format recognises.
+Promises: the shape of one format is never taken for another format, and a recognised body gives the same report as if
+the user had named the format. If no format recognises a body, it is `plain`.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from everpoll.monitors.formats import (
     status_word,
 )
 
-# From the most particular shape to the least. Spring Boot 2.0 has `details` too, but with words in capitals, so it is
-# asked before them.
+# From the most particular shape to the least. Spring Boot 2.0 has `details`, too, but with words in capitals, so it is
+# tested before the format `details`.
 _OBJECTS: tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...] = (
     (microprofile.NAME, microprofile.recognises),
     (health_go.NAME, health_go.recognises),
@@ -33,7 +33,7 @@ _OBJECTS: tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...] = (
     (health_json.NAME, health_json.recognises),
     (details.NAME, details.recognises),
 )
-# A status without anything else that is understood: the words that only one format writes in this case.
+# For a body with only a status: the words that only one format writes, in this upper or lower case.
 _WORDS = {
     word: name
     for name, words in (

@@ -1,8 +1,8 @@
-"""Events: what happens to services, with the payloads that subscribers receive.
+"""Events of services, with the payloads that subscribers receive.
 
 Promises: a payload has the fields of its kind under their JSON names (`serviceId`, `previousHealthy`, …) and `kind`.
-Durable are changes only; "poll:complete" and "poll:error" come with each look and live in the process alone. A service
-is known by its name, so `serviceId` and `serviceName` are equal.
+Changes are durable; "poll:complete" and "poll:error" come with each look and are never stored. A service is identified
+by its name, so `serviceId` and `serviceName` are equal.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from everpoll.monitors.report import Status
 
 
 class ServiceEvent(Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", omit_defaults=False):
-    """What every event has."""
+    """The fields of every event."""
 
     service_id: str
     service_name: str
@@ -23,12 +23,12 @@ class ServiceEvent(Struct, frozen=True, kw_only=True, rename="camel", tag_field=
 
     @property
     def kind(self) -> str:
-        """Such as "status:change"."""
+        """The kind of the event, such as "status:change"."""
         return str(self.__struct_config__.tag)
 
     @property
     def is_durable(self) -> bool:
-        """Whether it is kept, and read by subscribers that come later."""
+        """Whether the event is stored, so that later subscribers can read it."""
         return not isinstance(self, PollComplete | PollError)
 
 
@@ -45,10 +45,10 @@ class StatusChange(ServiceEvent, frozen=True, kw_only=True, tag="status:change")
 
 
 class PollComplete(ServiceEvent, frozen=True, kw_only=True, tag="poll:complete"):
-    """A look ended, whatever it found."""
+    """A look ended."""
 
     success: bool
-    """An answer came."""
+    """Whether an answer came."""
     dependencies_updated: int
     status_changes: tuple[StatusChange, ...] = ()
     error: str | None = None
@@ -71,18 +71,18 @@ class ServiceStopped(ServiceEvent, frozen=True, kw_only=True, tag="service:stopp
 
 
 class ServicePaused(ServiceEvent, frozen=True, kw_only=True, tag="service:paused"):
-    """A service is not looked at until it is resumed."""
+    """A service was paused: no worker looks at it until it is resumed."""
 
     reason: str
     by: str
 
 
 class ServiceResumed(ServiceEvent, frozen=True, kw_only=True, tag="service:resumed"):
-    """A service is looked at again."""
+    """A service was resumed: workers look at it again."""
 
 
 class CircuitOpen(ServiceEvent, frozen=True, kw_only=True, tag="circuit:open"):
-    """The breaker opened: the service is asked again after the cooldown only."""
+    """The breaker opened: the next look comes after the cooldown."""
 
     failures: int
     until: float
@@ -110,7 +110,7 @@ class IncidentClose(ServiceEvent, frozen=True, kw_only=True, tag="incident:close
 
 
 class IncidentAcknowledge(ServiceEvent, frozen=True, kw_only=True, tag="incident:acknowledge"):
-    """An operator has taken notice: no further reminders."""
+    """An operator acknowledged the incident: no further reminders are sent."""
 
     incident_id: str
     by: str
@@ -132,7 +132,7 @@ class DependencyVanished(ServiceEvent, frozen=True, kw_only=True, tag="dependenc
 
 
 class DependencyReturned(ServiceEvent, frozen=True, kw_only=True, tag="dependency:returned"):
-    """The service reports a dependency again that had vanished."""
+    """A vanished dependency is reported again."""
 
     dependency_name: str
     healthy: bool | None
@@ -164,7 +164,7 @@ _decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
 
 def about(service: str, at: float) -> dict[str, Any]:
-    """Return the fields that every event of a service has."""
+    """Return the common fields of a service's events."""
     return {"service_id": service, "service_name": service, "timestamp": at}
 
 
@@ -179,6 +179,6 @@ def read(body: str | bytes) -> AnyEvent:
 
 
 def payload(event: ServiceEvent) -> dict[str, Any]:
-    """Return the payload as it goes to subscribers."""
+    """Return the payload for subscribers."""
     plain: dict[str, Any] = msgspec.to_builtins(event)
     return plain

@@ -1,8 +1,8 @@
 """Gathering: the dependencies and warnings of one answer, collected within bounds.
 
 Promises: at most 1,000 dependencies, each name once; at most 100 warnings, each once, in the order of their first
-occurrence; at most 10,000 items looked at, good and bad ones together. An item that cannot be read leaves a warning and
-changes no other item.
+occurrence; at most 10,000 items, readable or not. An item that cannot be read causes a warning and changes no other
+item.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from everpoll.monitors.report import MAX_DEPENDENCIES, MAX_WARNINGS, Dependency,
 from everpoll.monitors.words import meaning
 
 MAX_ITEMS = 10_000
-"""Items of one body that are looked at, whether they can be read or not."""
+"""How many items of one body are read, valid or not."""
 
 _MORE_WARNINGS = "further warnings are left out"
 
@@ -22,7 +22,7 @@ class Unreadable(Exception):
 
 
 class Gathering:
-    """What one answer says so far."""
+    """The dependencies and warnings of one answer so far."""
 
     __slots__ = ("_by_name", "_items", "_warnings", "lists_failures_only")
 
@@ -33,7 +33,7 @@ class Gathering:
         self.lists_failures_only = False
 
     def more(self) -> bool:
-        """Count one more item; False if it must be left out, and with it all that follow."""
+        """Count one more item; return False if it and all following items must be left out."""
         if len(self._by_name) >= MAX_DEPENDENCIES:
             self.warn(f"more than {MAX_DEPENDENCIES:,} dependencies; the further ones are left out")
             return False
@@ -44,7 +44,7 @@ class Gathering:
         return True
 
     def add(self, dependency: Dependency) -> None:
-        """Take a dependency; of two with one name the worse one counts."""
+        """Add a dependency; of two with the same name, the worse one counts."""
         earlier = self._by_name.setdefault(dependency.name, dependency)
         if earlier is dependency:
             return
@@ -53,7 +53,7 @@ class Gathering:
             self._by_name[dependency.name] = dependency
 
     def warn(self, text: str) -> None:
-        """Take a warning, unless it is there already."""
+        """Add a warning, unless it was added before."""
         if len(self._warnings) < MAX_WARNINGS:
             self._warnings[text] = None
         elif text not in self._warnings:
@@ -61,7 +61,7 @@ class Gathering:
             self._warnings[_MORE_WARNINGS] = None
 
     def word_of_part(self, name: str, word: object) -> Status:
-        """Return what the status word of a dependency means; an unfamiliar word is unknown, with a warning."""
+        """Return the status of a dependency by its word; an unfamiliar word means unknown, with a warning."""
         found = meaning(word)
         if found is None:
             self.warn(f"dependency {bounds.quoted(name)}: has {_said(word)}")
@@ -69,14 +69,14 @@ class Gathering:
         return found
 
     def own_word(self, word: object) -> Status | None:
-        """Return what the status word of the service means; None, with a warning, if the HTTP status must decide."""
+        """Return the status of the service by its word; None, with a warning, if the word is unfamiliar."""
         found = meaning(word)
         if found is None:
             self.warn(f"the body has {_said(word)}; the HTTP status decides")
         return found
 
     def tree(self, name: str, field: str, value: Any) -> Any:
-        """Return an object of a dependency within bounds, with a warning if part of it was left out."""
+        """Return an object of a dependency within bounds; warn if part of it was left out."""
         kept, is_whole = bounds.tree(value)
         if not is_whole:
             self.warn(f"dependency {bounds.quoted(name)}: {field} is too large; part of it is left out")
@@ -87,9 +87,9 @@ class Gathering:
         return self.tree(name, field, value) if type(value) is dict else None
 
     def from_parts(self) -> Status:
-        """Return the status of a service that has no word of its own: degraded where a dependency is down or degraded.
+        """Return the status of a service without a status word: degraded if a dependency is down or degraded.
 
-        Unknown if there were items and none of them could be read: nothing was learnt about the service.
+        Unknown if there were items and none of them could be read.
         """
         for dependency in self._by_name.values():
             if dependency.status is Status.DOWN or dependency.status is Status.DEGRADED:

@@ -1,13 +1,13 @@
-"""Graph: services and what they depend on, in one picture, and the roots of what failed.
+"""Graph: all services and their dependencies, and the roots of failures.
 
 A node is a canonical name: a service, or a dependency that services report. An edge leads from a service to what it
 depends on, by `depends_on` or by its report; a reported name that resolves to a service is that service.
 
     shop (down) ──▶ billing (degraded) ──▶ PostgreSQL (down)        the root of shop is PostgreSQL
 
-Promises: building takes linear time, and so does each question. Circles are tolerated: of things that are failed and
-depend on each other, the first that failed counts as the root, so that one of them always alerts. What callers say
-about a service is kept beside its own status, and never replaces it. A report that is stale says nothing.
+Promises: building the graph and each query take linear time. Cycles are allowed: if failed things depend on each other,
+the first one that failed is the root, so that one of them always alerts. Reports of callers about a service are kept
+separately and never replace its own status. Stale reports are ignored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,18 +15,18 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from everpoll.monitors.circles import grouped
 from everpoll.monitors.dependencies import canonical
+from everpoll.monitors.dependency_cycles import grouped
 from everpoll.monitors.report import Status
 
 MAX_NAMED = 100
-"""Roots, or affected things, that one answer names."""
+"""How many roots or affected things one query returns."""
 _TROUBLED = frozenset({Status.DOWN, Status.DEGRADED})
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
 
 class ServiceFacts(Struct, frozen=True, gc=False, kw_only=True):
-    """What the graph needs to know about a service."""
+    """The input of the graph about one service."""
 
     name: str
     status: Status
@@ -34,13 +34,13 @@ class ServiceFacts(Struct, frozen=True, gc=False, kw_only=True):
     """When its status last changed."""
     depends_on: tuple[str, ...] = ()
     reported: tuple[tuple[str, Status, float], ...] = ()
-    """Name, status and last change of each dependency that it reports; empty where the report is stale."""
+    """Name, status and last change of each reported dependency; empty if the report is stale."""
     alerts: bool = True
-    """Its incidents are sent to a channel: only what alerts itself holds back others."""
+    """Whether its incidents are sent to a channel: only a thing that alerts holds back others."""
 
 
 class Opinion(Struct, frozen=True, gc=False):
-    """What a caller reports about a thing."""
+    """The report of a caller about a thing."""
 
     caller: str
     status: Status
@@ -48,26 +48,26 @@ class Opinion(Struct, frozen=True, gc=False):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A thing in the graph, as it is shown."""
+    """A thing in the graph: a service, or a dependency that services report."""
 
     name: str
     is_service: bool
     status: Status
-    """Its own, for a service; the worst that is reported, for anything else."""
+    """The own status of a service; the worst reported status of anything else."""
     since: float
     reported: tuple[Opinion, ...]
-    """What its callers say about it."""
+    """The reports of its callers."""
 
 
 class _Groups(Struct, frozen=True):
-    """Things in trouble that depend on each other, as one; by number, what is below comes first."""
+    """Groups of troubled things that depend on each other; a group has a higher number than those below it."""
 
     of: dict[str, int]
     below: list[set[int]]
     has_failed: list[bool]
     """Whether a group, or a group below it, has a failed member."""
     root: list[str | None]
-    """The member that failed first."""
+    """The member of each group that failed first."""
 
 
 class Graph:
@@ -83,7 +83,7 @@ class Graph:
             self._add(facts)
 
     def resolve(self, name: str) -> str:
-        """Return the node that a name stands for: a service keeps its own name, whatever aliases say."""
+        """Return the node of a name. The name of a service is its node, even if an alias has that name."""
         return name if name in self._services or name not in self._aliases else canonical(name, self._aliases)
 
     def names(self) -> list[str]:
@@ -106,7 +106,7 @@ class Graph:
         return self.node(name).status if facts is None else facts.status
 
     def depends_on(self, name: str) -> tuple[str, ...]:
-        """Return what a thing depends on directly."""
+        """Return the direct dependencies of a thing."""
         return tuple(self._below.get(self.resolve(name), ()))
 
     def callers(self, name: str) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ class Graph:
         return tuple(self._above.get(self.resolve(name), ()))
 
     def root_cause(self, name: str) -> tuple[str, ...]:
-        """Return the failed roots below a failed thing; none where it is not failed, or is the root itself."""
+        """Return the failed roots below a failed thing; none if it has not failed, or is the root itself."""
         name = self.resolve(name)
         if name not in self._below or self.status(name) is not Status.DOWN:
             return ()
@@ -132,19 +132,19 @@ class Graph:
         return tuple(sorted(roots)[:MAX_NAMED])
 
     def held_by(self, service: str, dependency: str | None = None) -> tuple[str, ...]:
-        """Return the failed roots that alert themselves, so that a service, or its dependency, need not."""
+        """Return the failed roots that alert, so that this service, or this dependency of it, does not."""
         if dependency is None:
             return tuple(root for root in self.root_cause(service) if self._alerts(root))
         name = self.resolve(dependency)
         facts = self._services.get(name)
         if facts is not None and facts.status is Status.DOWN:
             return tuple(root for root in self.root_cause(name) or (name,) if self._alerts(root))
-        # Several callers report it: the first of them that alerts tells about it, for all.
+        # Several callers report it: only the first of them that alerts sends an alert about it.
         first = min(((one.since, one.caller) for one in self._alarms(name)), default=None)
         return () if first is None or first[1] == service else (name,)
 
     def affected(self, name: str) -> tuple[str, ...]:
-        """Return the failed services above a thing: those that it explains."""
+        """Return the failed services above a thing, whose failure it explains."""
         name = self.resolve(name)
         seen, stack, found = {name}, [name], []
         while stack:
@@ -180,14 +180,14 @@ class Graph:
         return bool(self._alarms(root)) or (facts is not None and facts.status is Status.DOWN and facts.alerts)
 
     def _failed_since(self, name: str) -> float | None:
-        """Return since when a thing is failed, by its own account or by that of a caller; None: it is not."""
+        """Return since when a thing has failed, by its own status or by a caller's report; None if it has not."""
         facts = self._services.get(name)
         times = [facts.since] if facts is not None and facts.status is Status.DOWN else []
         times += [one.since for one in self._opinions.get(name, ()) if one.status is Status.DOWN]
         return min(times, default=None)
 
     def _troubled_below(self, name: str) -> list[str]:
-        """Return a service's dependencies in trouble: their own report counts, else the other's status."""
+        """Return a service's troubled dependencies: its own report on a dependency counts, else that one's status."""
         facts = self._services.get(name)
         if facts is None:
             return []
@@ -195,7 +195,7 @@ class Graph:
         return [below for below in self._below[name] if (said.get(below) or self._statuses[below]) in _TROUBLED]
 
     def _troubled(self) -> dict[str, list[str]]:
-        """Return failed things and all troubled things below them, each with those directly below it."""
+        """Return failed things and all troubled things below them, each with the troubled things directly below it."""
         found: dict[str, list[str]] = {}
         left = [name for name, status in self._statuses.items() if status is Status.DOWN]
         while left:

@@ -1,12 +1,12 @@
-"""Heartbeats: services that call everpoll. A beat that is late means down.
+"""Heartbeats: services that call everpoll. A late heartbeat means down.
 
-    expected   one beat each interval, late by at most the timeout
-    missed     down, and once more with each further interval without a beat
-    beat       up, whatever was missed
+    expected   one heartbeat in each interval, late by at most the timeout
+    missed     down; counted again for each further interval without a heartbeat
+    received   up, or the status that the heartbeat names
 
-Promises: a beat is missed only if everpoll was there to receive it: where the row is looked at long after its deadline,
-no worker was running, nothing is known, and the service has a whole interval more. Nothing is ever asked, so there is
-neither breaker nor backoff; `failures` counts missed beats.
+Promises: a heartbeat counts as missed only if a worker was running at its deadline. If a worker sees the deadline long
+after it, nothing is known, and the service gets another whole interval. A heartbeat service has neither breaker nor
+backoff; `failures` counts missed heartbeats.
 """
 
 import math
@@ -20,17 +20,17 @@ from everpoll.monitors.report import Status
 from everpoll.policy import human
 
 OUR_ABSENCE_S = 60.0
-"""A deadline that was looked at this much later was not watched: no worker was running."""
+"""If a worker sees a deadline this much later, no worker was running at the deadline."""
 
 
 def heartbeat_due_at(definition: Definition, control: Control) -> float:
-    """Return when the next beat is late."""
+    """Return when the next heartbeat is late."""
     since = control.born if control.slot_at is None else control.slot_at
     return since + definition.every_s * (control.failures + 1) + definition.timeout_s
 
 
 def heartbeat_look(definition: Definition, control: Control, now: float) -> Look:
-    """Return what a deadline without a beat says: late, or nothing."""
+    """Return the look for a deadline without a heartbeat: down, or unknown if no worker was running."""
     if now > heartbeat_due_at(definition, control) + OUR_ABSENCE_S:
         why = "no worker was running at the deadline"
         return Look(started_at=now, ended_at=now, reached=None, error=why)
@@ -43,10 +43,10 @@ def heartbeat_look(definition: Definition, control: Control, now: float) -> Look
 
 
 def heartbeat_planned(definition: Definition, control: Control, look: Look) -> Control:
-    """Set the next deadline after a beat, or after one that was missed."""
+    """Set the next deadline after a heartbeat, or after a missed one."""
     since = control.born if control.slot_at is None else control.slot_at
     if look.reached is False:
-        # Deadlines that passed while this one was waited for are one miss.
+        # Count one failure for each interval that has passed without a heartbeat, and at least one.
         overdue_s = look.ended_at - since - definition.timeout_s
         counted = replace(control, failures=max(control.failures + 1, math.floor(overdue_s / definition.every_s)))
     else:

@@ -1,10 +1,10 @@
-"""Host slots: at most so many looks at one host at a time, and which look is next.
+"""Host slots: limits how many looks at one host run at a time, and chooses which waiting look is next.
 
-Promises: no host has more looks under way than the limit. A slot is free when its own look ends, and goes at once to
-the waiting look at the service that was looked at least recently; a service never looked at comes first, and of two
-equal ones the look that waited longer. So no service starves: between two looks at one service every other waiting
-one has its turn. A host without looks costs no memory. Never waits: `enter` answers at once, `leave` says which waiting
-looks may begin.
+Promises: no host has more running looks than the limit. When a look ends, its slot goes at once to the waiting look at
+the service that was looked at least recently (a service never looked at comes first; of two equal ones, the look that
+has waited longer). So no service starves: between two looks at one service, every other waiting service gets a slot. A
+host without looks costs no memory. Nothing here waits: `enter` answers at once, `leave` returns the looks that may
+begin.
 """
 
 import heapq
@@ -25,26 +25,26 @@ class _Host(Generic[Ticket]):
     def __init__(self) -> None:
         self.under_way: set[Ticket] = set()
         self.waiting: dict[Ticket, int] = {}
-        """Each with the number of its arrival."""
+        """The tickets of waiting looks, each with the number of its arrival."""
         self.queue: list[tuple[float, int, Ticket]] = []
-        """A heap: last look, arrival, ticket. Entries of looks that gave up stay in it until they are met."""
+        """A heap of (last look, arrival, ticket). Entries of looks that gave up stay in it until they are popped."""
 
     def tidy(self) -> None:
-        """Drop the entries of looks that gave up, once they are the most."""
+        """Drop the entries of looks that gave up, once they are more than half."""
         if len(self.queue) > 2 * len(self.waiting) + 16:
             self.queue = [entry for entry in self.queue if self.waiting.get(entry[2]) == entry[1]]
             heapq.heapify(self.queue)
 
 
 class HostSlots(Generic[Ticket]):
-    """The slots of all hosts in one process. A ticket stands for one look, and is used once at a time."""
+    """The slots of all hosts in one process. A ticket identifies one look; it is in use once at a time."""
 
     def __init__(self, per_host: int = 5) -> None:
         self._limit = _checked(per_host)
         self._hosts: dict[str, _Host[Ticket]] = {}
         self._arrivals = 0
         self.waiting_in_all = 0
-        """Looks that wait for a slot of any host."""
+        """How many looks wait for a slot, of all hosts."""
 
     @property
     def per_host(self) -> int:
@@ -52,14 +52,14 @@ class HostSlots(Generic[Ticket]):
         return self._limit
 
     def limit(self, per_host: int) -> list[Ticket]:
-        """Set the limit; return the waiting looks that may go on because of it."""
+        """Set the limit; return the waiting looks that may begin now."""
         self._limit = _checked(per_host)
         return [ticket for host in list(self._hosts) for ticket in self._granted(host)]
 
     def enter(self, host: str, ticket: Ticket, looked_at: float | None) -> bool:
-        """Ask for a slot; False: the look has to wait until `leave` or `limit` returns its ticket.
+        """Ask for a slot; return False if the look must wait until `leave` or `limit` returns its ticket.
 
-        `looked_at`: when its service was last looked at; None: never.
+        `looked_at` is when its service was last looked at; None: never.
         """
         looks = self._hosts.get(host)
         if looks is None:
@@ -76,7 +76,7 @@ class HostSlots(Generic[Ticket]):
         return False
 
     def leave(self, host: str, ticket: Ticket) -> list[Ticket]:
-        """End a look, or give up waiting for a slot; return the waiting looks that may go on now."""
+        """End a look, or stop waiting for a slot; return the waiting looks that may begin now."""
         looks = self._hosts.get(host)
         if looks is None:
             return []
@@ -97,7 +97,7 @@ class HostSlots(Generic[Ticket]):
         return 0 if looks is None else len(looks.waiting)
 
     def busiest(self) -> str:
-        """Return the host that most looks wait for; one must wait."""
+        """Return the host for which most looks wait. At least one look must wait."""
         return max(self._hosts, key=lambda host: len(self._hosts[host].waiting))
 
     def last(self, host: str) -> tuple[float | None, Ticket]:

@@ -1,15 +1,15 @@
-"""Incident: one outage of one thing, from its opening to its close, and what is sent about it.
+"""Incident: one outage of a service or a dependency, from its opening to its close, and the notices about it.
 
     open ──delay over, not muted, no maintenance, no failed root──▶ alerted ──reminders──▶ …
       │                                                               │
       └── closed before it alerted: nothing is sent                   └── closed: "recovered" to those channels
 
-An incident is a row that is due again: each step says what to send now and when the next step is. A step is also made
-when the incident is acknowledged or closed, and may be made at any other time.
+An incident is a row that is due again: each step returns the notices to send now and the time of the next step. There
+is also a step when the incident is acknowledged or closed; further steps do no harm.
 
-Promises: at most one alert per incident and channel; a step that is repeated from the same memory gives the same
-notices under the same ids. A failed root below holds the first alert back, and nothing else. A mute or a maintenance
-window delays alerts and reminders; "recovered" is always sent where an alert was. Never sends anything itself.
+Promises: at most one alert per incident and channel. A step that is repeated from the same memory returns the same
+notices with the same ids. A failed root below the thing holds back only the first alert. A mute or a maintenance window
+delays alerts and reminders. "recovered" is always sent to the channels that got an alert. This module sends nothing.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -25,11 +25,11 @@ from everpoll.monitors.report import Status
 from everpoll.policy import shown
 
 HELD_RECHECK_S = 30.0
-"""How often a held back alert is tried again, where no root's recovery does it at once."""
+"""How often an alert that is held back is tried again."""
 IDLE_S = 3_600.0
-"""The next step of an incident that waits for its close only."""
+"""When the next step comes if the incident waits only for its close."""
 RECOVERED = "recovered"
-"""Why an incident is over, where good looks have closed it."""
+"""The reason of an incident that good looks have closed."""
 MAX_ROOTS = 10
 MAX_BY_CHARS = 200
 
@@ -64,18 +64,18 @@ class Incident(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """What is around an incident at the time of a step."""
+    """What decides, beside the incident itself, whether a step sends notices."""
 
     muted_until: float | None = None
     windows: tuple[Window, ...] = ()
     roots: tuple[str, ...] = ()
-    """Failed things below this one that alert themselves."""
+    """Failed things below this one that send their own alerts."""
     affected: tuple[str, ...] = ()
-    """Failed services that depend on this one; their alerts are held back because of it."""
+    """Failed services that depend on this thing; their alerts are held back because of it."""
 
 
 class IncidentStep(NamedTuple):
-    """What follows from one step."""
+    """The result of one step."""
 
     incident: Incident
     notices: tuple[Notice, ...] = ()
@@ -87,7 +87,7 @@ CALM_SITUATION = Situation()
 
 
 def next_step(incident: Incident, now: float, situation: Situation = CALM_SITUATION) -> IncidentStep:
-    """Say what to send about an incident now, and when to ask again."""
+    """Return the notices to send about an incident now, and the time of the next step."""
     if incident.closed_at is not None:
         over = replace(incident, waits="nothing")
         return IncidentStep(over, tuple(_notice(incident, channel, "recovered", now) for channel in incident.sent))
@@ -110,7 +110,7 @@ def next_step(incident: Incident, now: float, situation: Situation = CALM_SITUAT
 
 
 def acknowledge(incident: Incident, by: Any, now: float) -> Incident:
-    """Note that an operator has taken notice; the first one stays."""
+    """Return the incident as acknowledged by an operator; the first acknowledgement stays."""
     if not isinstance(by, str) or not 1 <= len(by) <= MAX_BY_CHARS:
         raise BadInput(f"incident {incident.id}: by={shown(by)}: must be a name of 1 to {MAX_BY_CHARS} characters")
     if incident.acknowledged_at is not None or incident.closed_at is not None:
@@ -119,7 +119,7 @@ def acknowledge(incident: Incident, by: Any, now: float) -> Incident:
 
 
 def close(incident: Incident, why: str, now: float) -> Incident:
-    """Note that the incident is over; the first reason stays."""
+    """Return the incident as closed; the first reason stays."""
     return incident if incident.closed_at is not None else replace(incident, closed_at=now, closed_why=why)
 
 

@@ -1,4 +1,4 @@
-"""Info: a service as callers see it, made from its row. Pure."""
+"""Info: makes the state of a service for callers from its row. Pure."""
 
 from typing import Literal
 
@@ -19,13 +19,13 @@ class ServiceInfo(Struct, frozen=True, kw_only=True):
 
     name: str
     target: str
-    """Without anything in it that may be a secret."""
+    """The target without secrets."""
     status: Status | Literal["stale", "paused"]
     since: float | None
     """When the status last changed."""
     looked_at: float | None
     due_at: float | None
-    """When it is looked at next; None while it is paused."""
+    """When the next look is due; None while the service is paused."""
     waits: str
     """What the next look waits for: interval, backoff, breaker, retry_after, paused …"""
     latency_ms: float | None
@@ -43,9 +43,9 @@ class ServiceInfo(Struct, frozen=True, kw_only=True):
     """The id of its open incident."""
     muted_until: float | None
     paused: ServicePause | None
-    """Since when, why and by which actor it is not looked at; None: it is looked at."""
+    """The pause of the service: since when, why and by which actor; None: it is not paused."""
     is_removed: bool
-    """It is about to be removed."""
+    """True: the service is being removed."""
 
     @property
     def healthy(self) -> bool | None:
@@ -54,13 +54,13 @@ class ServiceInfo(Struct, frozen=True, kw_only=True):
 
 
 def service_info(row: TaskInfo, now: float) -> ServiceInfo:
-    """Return a service as its task has it."""
+    """Return the state of a service from its task."""
     control = Control() if row.memory is None else msgspec.convert(row.memory, Control)
     return info_of(ServiceRow(row.id, msgspec.convert(row.args, Assignment), control, row.cancel_requested), now)
 
 
 def info_of(row: ServiceRow, now: float) -> ServiceInfo:
-    """Return a service as its row has it."""
+    """Return the state of a service from its decoded row."""
     assignment, control, definition = row.assignment, row.control, row.definition
     muted, paused = assignment.muted_until, assignment.paused
     return ServiceInfo(

@@ -1,3 +1,3 @@
-"""The kinds of tasks that this room has. Imports nothing: processes without services load it, too."""
+"""The kinds of tasks of this package. It imports nothing, because processes without services load it, too."""
 
 CHECK_KIND, INCIDENT_KIND, MAILBOX_KIND = "check", "incident", "mailbox"

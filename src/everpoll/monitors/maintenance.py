@@ -1,8 +1,8 @@
 """Maintenance: windows in which incidents do not alert, once or every week.
 
-Promises: an incident that opens inside a window alerts when the window is over, if it is still open. A weekly window is
-meant in the time of its zone; on the two nights a year when clocks change it is up to an hour longer, never shorter.
-Windows that touch or overlap count as one. Never reads a clock.
+Promises: if an incident opens inside a window, it alerts when the window is over and it is still open. A weekly window
+is in the time of its zone; on the two nights a year when clocks change, it is up to an hour longer, never shorter.
+Windows that touch or overlap count as one. This module never reads a clock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,31 +19,31 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LONGEST_WEEKLY_S = 7 * 86_400.0
 MAX_SERVICES = 1_000
 MAX_REASON_CHARS = 500
-# A chain of windows that never ends is looked through this far; an incident inside asks again then.
+# How many windows in a row are followed; an incident inside a longer chain asks again at the end of these.
 _LONGEST_CHAIN = 50
 
 
 class Window(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One window. Made by `once` and `weekly`."""
+    """One window, made by `once` or `weekly`."""
 
     services: tuple[str, ...] = ()
-    """The services that it is about; none: all."""
+    """The services of the window; empty: all services."""
     reason: str = ""
     starts_at: float | None = None
     ends_at: float | None = None
     days: tuple[int, ...] = ()
-    """Of a weekly one: 0 is Monday."""
+    """The days of a weekly window; 0 is Monday."""
     minute: int = 0
-    """Of a weekly one: minutes since midnight."""
+    """The start of a weekly window, in minutes since midnight."""
     lasts_s: float = 0.0
     zone: str = "UTC"
 
     def covers(self, service: str) -> bool:
-        """Return True if the window is about this service."""
+        """Return True if the window holds for this service."""
         return not self.services or service in self.services
 
     def active_until(self, now: float) -> float | None:
-        """Return when the window ends that is open now; None: it is not open."""
+        """Return when the window ends if it is open now, else None."""
         if self.starts_at is not None and self.ends_at is not None:
             return self.ends_at if self.starts_at <= now < self.ends_at else None
         open_ones = [ends for starts, ends in self._around(now) if starts <= now < ends]
@@ -60,7 +60,7 @@ class Window(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def _on(self, day: date, zone: ZoneInfo) -> tuple[float, float]:
         local = datetime(day.year, day.month, day.day, self.minute // 60, self.minute % 60, tzinfo=zone)
-        # Where clocks change, one local time is two instants, or none: the window covers both readings.
+        # When clocks change, one local time may be two instants, or none: the window covers both.
         first, second = local.timestamp(), local.replace(fold=1).timestamp()
         return min(first, second), max(first, second) + self.lasts_s
 

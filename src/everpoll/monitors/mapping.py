@@ -1,9 +1,9 @@
-"""Mapping: where a JSON body of any shape has its dependencies, and what their fields are called.
+"""Mapping: tells where a JSON body of any shape has its dependencies, and the names of their fields.
 
     {"root": "checks", "fields": {"name": "$key", "healthy": {"field": "status", "equals": "UP"}}}
 
-Promises: a mapping is checked whole when it is compiled, and every error names the field, the value and what to write.
-Mappings of Depsera work as they are. A compiled mapping is frozen, and can be used by any number of threads.
+Promises: compiling checks the whole mapping, and each error names the field, the value and what to write. Mappings of
+Depsera work unchanged. A compiled mapping is frozen; any number of threads can use it.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ from everpoll.monitors.paths import Path, parse_path
 from everpoll.policy import number, shown
 
 MAX_WORDS = 100
-"""Words in one `in` or `warn`, and names in `metrics` or `labels`."""
+"""How many words one `in` or `warn` may have, and how many names `metrics` or `labels`."""
 _UNITS_MS = {"ms": 1.0, "s": 1000.0, "us": 0.001}
 _COMPARABLE = {"latency", "impact", "description", "type"}
 _PATHS_ONLY = {"checkDetails", "contact", "error", "errorMessage"}
@@ -26,11 +26,11 @@ _KEY = "$key"
 
 
 class Comparison(Struct, frozen=True):
-    """A path, and which of the words that it may lead to mean yes."""
+    """A path to a value, and the words that mean yes."""
 
     path: Path
     accepted: frozenset[str] | None = None
-    """None: the value says it itself, as a boolean or a common word."""
+    """None: the value is a boolean or a common word such as "ok"."""
     warned: frozenset[str] = frozenset()
 
 
@@ -69,7 +69,7 @@ def compile_mapping(mapping: Mapping[str, Any] | CompiledMapping) -> CompiledMap
 
 
 def word_of(value: Any) -> str | None:
-    """Return how a comparison sees a value: lower case, numbers as JSON writes them; None if there is no such word."""
+    """Return a value as a word to compare: in lower case, numbers as in JSON; None if the value is not a word."""
     if isinstance(value, str):
         return value.lower()
     if isinstance(value, bool):
@@ -111,7 +111,7 @@ def _compile_schema(mapping: Mapping[str, Any]) -> SchemaMapping:
 
 
 def _path(fields: Mapping[str, Any], field: str) -> Path | None:
-    """Return the path of an optional field; None if it is left out, or compared: a yes or no is never its value."""
+    """Return the path of an optional field; None if it is left out, or if it is a comparison, which gives no value."""
     value, parameter = fields.get(field), f"mapping.fields.{field}"
     if field not in fields:
         return None

@@ -1,13 +1,13 @@
-"""When the next look is, and in which phase of breaker and backoff it finds the service.
+"""Decides when the next look is due, and how breaker and backoff change.
 
-    an answer came       closed, no backoff; next slot of the grid
-    none came            max(interval, backoff) later; the Nth in a row opens the breaker
-    … while open         the cooldown, counted from the failure's own time, then one probe
-    nothing was learned  one interval later, or at the end of the wait that is running; nothing counts
+    an answer came        breaker closed, no backoff; the next time of the grid
+    no answer came        max(interval, backoff) later; the Nth in a row opens the breaker
+    … while open          after the cooldown, counted from the end of the failed look, one probe
+    not conclusive        one interval later, or at the end of the current wait; counts for nothing
 
 Promises: the next look is later than `now`, and not earlier than a Retry-After allows. An interval counts from due
-time to due time, so it has no drift. A backoff counts from the end of the failed look. While the breaker is open no
-look is due, and after the cooldown exactly one is.
+time to due time, so it does not drift. A backoff counts from the end of the failed look. While the breaker is open, no
+look is due; after the cooldown, exactly one is.
 """
 
 from msgspec.structs import replace
@@ -15,23 +15,23 @@ from msgspec.structs import replace
 from everpoll.monitors.control import Control, Waits, breaker_state
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.look import Look, retry_floor
-from everpoll.monitors.slots import next_interval, next_slot, slot_after
+from everpoll.monitors.look_grid import grid_time_after, next_grid_time, next_interval
 from everpoll.policy import spread
 
 EARLY_S = 0.1
 """A look may begin this much before it is due: the clocks of a worker and of the store differ a little."""
 SHORTEST_REST_S = 0.05
-"""Between a decision and the next look, where every wait is over already because the decision came late."""
+"""The shortest time between a decision and the next look, if the decision came late and all waits are over."""
 
 
 def after_answer(definition: Definition, control: Control, look: Look, now: float) -> Control:
     """Plan the next look after one that got an answer: breaker and backoff start over."""
     origin = _origin(definition, control, look)
-    due_at = next_slot(origin, now, definition.phase_s, definition.every_s)
+    due_at = next_grid_time(origin, now, definition.phase_s, definition.every_s)
     not_before = retry_floor(look)
     waits: Waits = "interval"
     if not_before is not None and not_before > due_at:
-        # Retry-After is a floor: looking earlier gets the client banned.
+        # Retry-After is a floor: an earlier look may get the client banned.
         due_at, waits = max(not_before, now + SHORTEST_REST_S), "retry_after"
     return replace(
         control,
@@ -47,11 +47,11 @@ def after_answer(definition: Definition, control: Control, look: Look, now: floa
 
 
 def after_failure(definition: Definition, control: Control, look: Look, now: float, chance: float) -> Control:
-    """Plan the next look after one that got no answer; `chance` in [0, 1) displaces a backoff that has jitter."""
+    """Plan the next look after one that got no answer; `chance` in [0, 1) is the random number for jitter."""
     origin, ended_at = _origin(definition, control, look), min(look.ended_at, now)
     failures, opened_at = control.failures + 1, None
     if definition.breaker is not None:
-        # No look but the probe is made while the breaker is open.
+        # While the breaker is open, every look is a probe.
         probe_at = None if control.opened_at is None else look.started_at
         opened_at = definition.breaker.failed(breaker_state(control, probe_at), ended_at).opened_at
     counted = replace(
@@ -61,15 +61,15 @@ def after_failure(definition: Definition, control: Control, look: Look, now: flo
 
 
 def after_nothing(definition: Definition, control: Control, look: Look, now: float) -> Control:
-    """Plan the next look after one that said nothing about the service: it counts for nothing.
+    """Plan the next look after one that was not conclusive, which counts for nothing.
 
-    A probe that proved nothing need not wait for another cooldown, and a forced one ends none that still runs.
+    After a probe that was not conclusive, there is no further cooldown. A forced look does not shorten a running wait.
     """
     origin = _origin(definition, control, look)
     if control.failures:
         due_at = next_interval(origin, now, definition.every_s)
     else:
-        due_at = next_slot(origin, now, definition.phase_s, definition.every_s)
+        due_at = next_grid_time(origin, now, definition.phase_s, definition.every_s)
     running_until = look_due_at(definition, control, now)
     passed = replace(control, slot_at=origin, every_s=definition.every_s)
     if running_until > due_at:
@@ -78,9 +78,10 @@ def after_nothing(definition: Definition, control: Control, look: Look, now: flo
 
 
 def look_due_at(definition: Definition, control: Control, now: float) -> float:
-    """Return when the next look is due under this definition, which may have replaced that of the last decision.
+    """Return when the next look is due by this definition, which may be newer than the last decision.
 
-    Another target is due at once. Another interval holds at once, and so do a breaker, a backoff and a Retry-After.
+    With another target, the look is due at once. Another interval changes the due time at once; breaker, backoff and
+    Retry-After still hold.
     """
     if control.fetch != definition.fetch:
         return now
@@ -88,7 +89,7 @@ def look_due_at(definition: Definition, control: Control, now: float) -> float:
         return control.due_at
     if control.failures:
         return _planned(definition, control, control.slot_at).due_at
-    due_at = slot_after(control.slot_at, definition.phase_s, definition.every_s)
+    due_at = grid_time_after(control.slot_at, definition.phase_s, definition.every_s)
     return due_at if control.not_before is None else max(due_at, control.not_before)
 
 
@@ -109,13 +110,13 @@ def started_over(definition: Definition, control: Control, now: float) -> Contro
         opened_at=None,
         not_before=None,
         body=None,
-        # Looks at the old target say nothing about the new one; an open incident stays until good looks close it.
+        # Looks at the old target prove nothing about the new one. An open incident stays until good looks close it.
         streak=replace(streak, bad=0, good=0, window=0, since=None) if streak.incident is None else streak,
     )
 
 
 def _origin(definition: Definition, control: Control, look: Look) -> float:
-    """Return the instant from which the interval counts: the due time, however late the look began; else its start."""
+    """Return the instant from which the interval counts: the due time, even if the look was late; else its start."""
     if look.is_forced:
         return look.started_at
     due_at = look_due_at(definition, control, look.started_at)
@@ -123,7 +124,7 @@ def _origin(definition: Definition, control: Control, look: Look) -> float:
 
 
 def _planned(definition: Definition, control: Control, now: float, chance: float = 0.5) -> Control:
-    """Set the due time of a service that is not reached, from its count of failures."""
+    """Set the due time of a service that did not answer, by the number of failures."""
     assert control.slot_at is not None, "a service that failed was looked at"
     if control.opened_at is not None and definition.breaker is not None:
         due_at = control.opened_at + definition.breaker.cooldown_s
@@ -137,7 +138,7 @@ def _planned(definition: Definition, control: Control, now: float, chance: float
 
 
 def _not_too_early(control: Control, now: float) -> Control:
-    """Keep to a Retry-After of an earlier answer, and to the future."""
+    """Move the due time to the Retry-After of an earlier answer, or into the future, if it is earlier."""
     if control.not_before is not None and control.not_before > control.due_at:
         control = replace(control, due_at=control.not_before, waits="retry_after")
     return control if control.due_at > now else replace(control, due_at=now + SHORTEST_REST_S)

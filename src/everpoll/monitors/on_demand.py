@@ -1,7 +1,7 @@
 """Services on demand: the services of an app, loaded when the first one is used.
 
-Most programs have no services, and what looks at them takes 5 MB. Until this process registers a service, a standby
-waits for the first one that another process has.
+Most programs have no services, and the code that looks at them takes 5 MB. Until this process registers a service, a
+standby waits for the first one of another process.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ServicesOnDemand:
-    """`options` are those of the app's worker. `has_work`: whether the app has work in its database besides."""
+    """Loads `Services` at the first use. `has_work` tells whether the app has other work in its database."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class ServicesOnDemand:
 
     @property
     def worker(self) -> Worker | None:
-        """The worker that looks at services; None: there is none at present."""
+        """The worker that looks at services; None: there is none now."""
         return None if self._services is None else self._services.worker
 
     def here(self) -> "Services":
-        """Return the services of this app; the first call loads what looks at them."""
+        """Return the services of this app; the first call loads the code."""
         if self._services is None:
             from everpoll.monitors.services import Services  # noqa: PLC0415
 
@@ -71,7 +71,7 @@ class ServicesOnDemand:
             await self._services.stop(grace_s)
 
     def forget(self) -> None:
-        """Drop what belongs to the event loop of earlier calls."""
+        """Drop everything that belongs to an earlier event loop."""
         self._standby.forget()
         if self._services is not None:
             self._services.forget()

@@ -1,7 +1,7 @@
-"""Options: what `app.service` takes, checked once, where it enters.
+"""Options: checks the arguments of `app.service` and makes a definition of them.
 
-Promises: every bad value is refused with `BadInput` that names the service and says what to write; no message repeats
-the value of a header. Never resolves a `${NAME}` reference of a header, never sends a request.
+Promises: every bad value raises `BadInput`, which names the service and says what to write; no message repeats the
+value of a header. It never resolves `${NAME}` references in headers, and never sends a request.
 """
 
 import re
@@ -41,7 +41,7 @@ MAX_CONDITION_CHARS = 500
 MAX_WITNESSES = 10
 LONGEST_TIMEOUT_S = 600.0
 LONGEST_BEAT_S = 366 * 86_400.0
-"""The longest `every` of a heartbeat: waiting for one costs nothing, and even a yearly job may send it."""
+"""The longest `every` of a heartbeat: waiting costs nothing, and even a yearly job may send heartbeats."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
@@ -50,12 +50,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, init=False)
 class Bounds:
-    """What every service of an app must keep to: `Bounds("5s", "1h", per_host=5)`."""
+    """The bounds for all services of an app: `Bounds("5s", "1h", per_host=5)`."""
 
     shortest_s: float
     longest_s: float
     per_host: int
-    """Looks at one host at a time."""
+    """How many looks at one host run at a time."""
 
     def __init__(self, shortest: Duration = "5s", longest: Duration = "1h", per_host: int = 5) -> None:
         put = object.__setattr__
@@ -81,18 +81,18 @@ def bounds_from(environment: Mapping[str, str]) -> Bounds:
 
 
 class ServiceOptions(TypedDict, total=False):
-    """What `app.service` takes beside the name and the target."""
+    """What `app.service` takes in addition to the name and the target."""
 
     every: Duration
-    """From the start of one look to the start of the next. Default: 30 seconds."""
+    """The time from the start of one look to the start of the next. Default: 30 seconds."""
     format: str
-    """How the body is read; "auto" recognises all formats."""
+    """The format of the body; "auto" recognises all formats."""
     mapping: dict[str, Any] | None
     """Where names and statuses are in a body of your own shape."""
     depends_on: Iterable[str]
-    """Names of services and dependencies without which this one fails."""
+    """The names of services and dependencies that this service needs."""
     timeout: Duration
-    """How long one look may take; of a heartbeat, how late it may be. Default: 10 seconds."""
+    """How long one look may take; for a heartbeat, how late it may be. Default: 10 seconds."""
     headers: Mapping[str, str] | None
     """`"Bearer ${TOKEN}"` is read from the environment when the request is sent."""
     breaker: Breaker | None
@@ -102,11 +102,11 @@ class ServiceOptions(TypedDict, total=False):
     fresh: bool
     """Open a new connection for each look."""
     witness: str | Iterable[str]
-    """Addresses that are asked when this service is not reached: if they fail, too, the fault is ours."""
+    """Addresses that a worker asks if this service does not answer: if they do not answer either, the fault is ours."""
 
 
 def define(name: Any, target: Any, options: ServiceOptions, bounds: Bounds = DEFAULT_BOUNDS) -> Definition:
-    """Check what the user wrote about one service."""
+    """Return the definition of one service; raise `BadInput` for options that are not valid."""
     name = _name(name)
     where = f"service {name!r}"
     if unknown := sorted(options.keys() - ServiceOptions.__annotations__.keys()):
@@ -127,9 +127,9 @@ def define(name: Any, target: Any, options: ServiceOptions, bounds: Bounds = DEF
             depends_on=_depends_on(options.get("depends_on", ()), name),
             timeout_s=_timeout_s(options.get("timeout", DEFAULT_TIMEOUT_S), endpoint.is_heartbeat),
             headers=headers,
-            breaker=_a(Breaker, "breaker", options.get("breaker", DEFAULT_BREAKER), 'Breaker(10, "5m")'),
-            backoff=_a(Backoff, "backoff", options.get("backoff", DEFAULT_BACKOFF), 'Backoff("1s", cap="5m")'),
-            alert=_a(Alert, "alert", options.get("alert"), 'Alert(after=2, to=["ops"])') or DEFAULT_ALERT,
+            breaker=_instance(Breaker, "breaker", options.get("breaker", DEFAULT_BREAKER), 'Breaker(10, "5m")'),
+            backoff=_instance(Backoff, "backoff", options.get("backoff", DEFAULT_BACKOFF), 'Backoff("1s", cap="5m")'),
+            alert=_instance(Alert, "alert", options.get("alert"), 'Alert(after=2, to=["ops"])') or DEFAULT_ALERT,
             conditions=_conditions(options.get("conditions", ())),
             fresh=_flag("fresh", options.get("fresh", False)),
             witness=_witness(options.get("witness", ())),
@@ -257,7 +257,7 @@ def _flag(option: str, value: Any) -> bool:
     return value
 
 
-def _a(kind: type[T], option: str, value: Any, like: str) -> T | None:
+def _instance(kind: type[T], option: str, value: Any, like: str) -> T | None:
     if value is not None and not isinstance(value, kind):
         raise BadInput(f"{option}={shown(value)}: write {like}")
     return value

@@ -11,12 +11,12 @@ MAX_PATH_PARTS = 50
 
 
 def parse_path(text: object, *, name: str) -> Path:
-    """Split a path into its keys; `name` is the parameter that an error message speaks of."""
+    """Split a path into its keys; `name` is the parameter that error messages name."""
     if not isinstance(text, str) or not text.strip():
         raise BadInput(f'{name}={shown(text)}: not a path; write the keys with dots between them, such as "a.b.0"')
     if len(text) > MAX_PATH_CHARS:
         raise BadInput(f"{name}={shown(text)}: longer than {MAX_PATH_CHARS} characters")
-    # NUL stands for an escaped dot meanwhile; no text of JSON that is kept has one.
+    # NUL replaces an escaped dot meanwhile; stored JSON texts contain none.
     path = tuple(part.replace("\0", ".") for part in text.replace("\\.", "\0").split("."))
     if len(path) > MAX_PATH_PARTS:
         raise BadInput(f"{name}={shown(text)}: has more than {MAX_PATH_PARTS} parts")

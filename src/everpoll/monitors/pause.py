@@ -1,4 +1,4 @@
-"""Pause: why a service is not looked at, as its row keeps it."""
+"""Pause: since when, why and by which actor a service is paused, as its row stores it."""
 
 from msgspec import Struct
 

@@ -1,11 +1,10 @@
-"""Pausing: what is left of a service that an operator pauses, and how it goes on when it is resumed.
+"""Pausing: decides about a service that an operator pauses or resumes.
 
     looked at ──pause──▶ paused: no look is made, no heartbeat counts, no incident is open
         ▲───resume─────────┘     due at once; breaker, backoff and counts of failed looks start over
 
-Promises: the time of a pause is neither uptime nor downtime: nothing is known about it. Open incidents are closed, with
-the pause as the reason, so no reminder is sent about a service that is not looked at. A Retry-After outlasts a pause.
-Pure.
+Promises: the time of a pause counts as neither uptime nor downtime. Open incidents are closed with the pause as the
+reason, so no reminder is sent about a paused service. A Retry-After holds during a pause, too. Pure.
 """
 
 from msgspec.structs import replace
@@ -15,21 +14,21 @@ from everpoll.monitors.decision import Decision
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.events import ServiceEvent, ServicePaused, ServiceResumed, StatusChange, about
 from everpoll.monitors.heartbeats import heartbeat_due_at
+from everpoll.monitors.incident_changes import IncidentChanges
 from everpoll.monitors.next_look import SHORTEST_REST_S
 from everpoll.monitors.pause import ServicePause, pause_text
 from everpoll.monitors.report import Status
-from everpoll.monitors.turns import Turns
 
 REST_S = 86_400.0
 """How long the row of a paused service rests at a time; a resume makes it due at once."""
 
 
 def paused(definition: Definition, control: Control, pause: ServicePause, now: float) -> Decision:
-    """Decide about the row of a paused service: nothing is looked at. The first time closes its incidents."""
+    """Decide about the row of a paused service. The first time closes its incidents."""
     if control.paused_at is not None:
         return Decision(control, now + REST_S)
-    turns = Turns(definition, control, now, now)
-    turns.end(pause_text(pause))
+    incidents = IncidentChanges(definition, control, now, now)
+    incidents.end(pause_text(pause))
     common = about(definition.name, now)
     events: list[ServiceEvent] = [ServicePaused(**common, reason=pause.reason, by=pause.by)]
     if control.status is not Status.UNKNOWN:
@@ -43,7 +42,7 @@ def paused(definition: Definition, control: Control, pause: ServicePause, now: f
             error=pause_text(pause),
         )
         events.append(change)
-    events += turns.events()
+    events += incidents.events()
     after = replace(
         control,
         paused_at=now,
@@ -57,17 +56,17 @@ def paused(definition: Definition, control: Control, pause: ServicePause, now: f
         failures=0,
         failed_at=None,
         opened_at=None,
-        # The first answer after the pause is read in full: failed dependencies are counted anew.
+        # The first answer after the pause is read in full, because the streaks of dependencies start over.
         body=None,
         seq=control.seq + len(events),
     )
-    return Decision(turns.written(after), after.due_at, tuple(events), (), tuple(turns.closed))
+    return Decision(incidents.written(after), after.due_at, tuple(events), (), tuple(incidents.closed))
 
 
 def resumed(definition: Definition, control: Control, beats: int, now: float) -> Decision:
-    """Decide about the row of a service that was resumed: its look is due; a heartbeat has a whole interval.
+    """Decide about the row of a resumed service: a look is due now; a heartbeat has a whole interval.
 
-    `beats` is how many heartbeats came until now: those of the pause count for nothing.
+    `beats` is the number of heartbeats so far; those during the pause do not count.
     """
     after = replace(control, paused_at=None, waits="resumed", beats=beats, seq=control.seq + 1)
     if definition.is_heartbeat:

@@ -1,7 +1,7 @@
-"""Presence: whether the store has work for the worker of services; asked by processes without services of their own.
+"""Presence: tells a process without services whether the store has work for a worker of services.
 
-Promises: asks for services each time, and for leftovers of removed services once in LEFTOVERS_S. Imports next to
-nothing of this room: most programs have no services, and load nothing more of it.
+Promises: each call queries services; open incidents and waiting messages of removed services only every LEFTOVERS_S. It
+imports almost nothing of this package, because most programs have no services.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ from everpoll.monitors.kinds import CHECK_KIND, INCIDENT_KIND, MAILBOX_KIND
 from everpoll.stores.contract import LIVE_STATES, Store, TaskFilter
 
 LEFTOVERS_S = 60.0
-"""How often a process without services asks for open incidents and waiting messages of removed services."""
+"""How often a process without services queries open incidents and waiting messages of removed services."""
 
 
 class Presence:
-    """Asks the store for one process."""
+    """Queries the store for one process."""
 
     def __init__(self) -> None:
         self._leftovers_at = -LEFTOVERS_S

@@ -1,11 +1,11 @@
-"""Read: what one HTTP answer says about a service and its dependencies.
+"""Read: makes a report of one HTTP answer, with the status of the service and of its dependencies.
 
-Promises: pure, and the same report for the same answer. Work and memory are bounded whatever the body is, and no body
-raises: what cannot be read is in the warnings, in words. Only a bad format or a bad mapping raises `BadInput`, which is
-a ValueError.
+Promises: pure; the same answer gives the same report. Work and memory are bounded, whatever the body is. No body raises
+an error: warnings describe what cannot be read. Only a bad format or a bad mapping raises `BadInput`, which is a
+ValueError.
 
-The status is the worse of what HTTP says (400 and above: down) and what the body says. A format or a mapping that the
-user named and that cannot read the body makes it unknown; `auto` then reads it as `plain`: 2xx is up.
+The status is the worse one of the HTTP status (400 and above: down) and the status in the body. If the format or the
+mapping that the user named cannot read the body, the status is unknown; `auto` then reads it as `plain`: 2xx is up.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def read(
     format: str = AUTO,  # noqa: A002 - the word of the API
     mapping: Mapping[str, Any] | CompiledMapping | None = None,
 ) -> Report:
-    """Return what an answer says; `mapping` may be compiled once with `compile_mapping`."""
+    """Return the report of an answer; `mapping` may be compiled once with `compile_mapping`."""
     compiled = None if mapping is None else compile_mapping(mapping)
     check_format(format, compiled)
     into = Gathering()
@@ -75,9 +75,9 @@ def read(
 
 
 def checksum(body: bytes | str, content_type: str | None = None, status: int | None = None) -> str:
-    """Return 16 hex digits that stay the same while the answer does: an unchanged answer need not be read again.
+    """Return a checksum of 16 hex digits: an answer with the same checksum need not be read again.
 
-    The content type and the HTTP status change a report too, so give them unless they are compared apart.
+    The content type and the HTTP status affect the report, too: pass them, unless you compare them yourself.
     """
     data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
     digest = hashlib.blake2b(data, digest_size=8)
@@ -87,7 +87,7 @@ def checksum(body: bytes | str, content_type: str | None = None, status: int | N
 
 
 def check_format(name: object, compiled: CompiledMapping | None) -> None:
-    """Raise `BadInput` for a format that is not known, or that the mapping does not go with."""
+    """Raise `BadInput` for a format that is not known, or that does not fit the mapping."""
     if not isinstance(name, str) or name not in FORMATS:
         raise BadInput(f"format={shown(name)}: not a known format; write one of {', '.join(FORMATS)}")
     if compiled is None:
@@ -102,7 +102,7 @@ def check_format(name: object, compiled: CompiledMapping | None) -> None:
 def _read_body(
     body: bytes | str, content_type: str | None, name: str, compiled: CompiledMapping | None, into: Gathering
 ) -> tuple[str, Status | None]:
-    """Return the format that the body was read by, and what it says about the service."""
+    """Return the format of the body, and the service's status in it."""
     media = bodies.media_type(content_type)
     data = bodies.as_utf8(bodies.as_bytes(body), media, into.warn)
     if compiled is not None:
@@ -127,7 +127,7 @@ def _read_named(data: bytes, name: str, into: Gathering) -> Status | None:
 
 
 def _read_recognised(data: bytes, media: bodies.MediaType, into: Gathering) -> tuple[str, Status | None]:
-    """Return the format that recognises the body, and what it reads."""
+    """Return the format that recognises the body, and the service's status in it."""
     in_text = format_of_text(data) if not data.startswith(b"{") else None
     if in_text is not None:
         return in_text, _read_named(data, in_text, into)
@@ -136,7 +136,7 @@ def _read_recognised(data: bytes, media: bodies.MediaType, into: Gathering) -> t
         name = format_of_json(value, media)
         return name, None if name == plain.NAME else _READ_JSON[name](value, into)
     if media.is_json and data:
-        # A word or a number is JSON too, and says nothing; anything else gets its warning.
+        # A word or a number is valid JSON without a status; a body that is not JSON raises.
         bodies.as_json(data, into.warn)
     return plain.NAME, None
 

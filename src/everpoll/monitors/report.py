@@ -1,6 +1,6 @@
-"""What a health answer says: the status of a service, and of each dependency that it reports.
+"""Report: the status of a service, and of each dependency that it reports.
 
-Promises: every value is bounded and printable as JSON. Never holds anything that a remote could make grow.
+Promises: every value is bounded, whatever the remote sent, and can be written as JSON.
 """
 
 from enum import StrEnum
@@ -9,15 +9,15 @@ from typing import Any
 from msgspec import Struct
 
 MAX_DEPENDENCIES = 1_000
-"""Dependencies that one service may report; further ones are dropped with a warning."""
+"""How many dependencies one service may report; further ones are dropped with a warning."""
 MAX_WARNINGS = 100
-"""Warnings that one look may leave."""
+"""How many warnings one look may have."""
 MAX_TEXT = 2_000
-"""Characters that are kept of one text of a remote."""
+"""How many characters of one text of a remote are kept."""
 
 
 class Status(StrEnum):
-    """How a service or a dependency is; the later of two in this order is the worse one."""
+    """The status of a service or a dependency, ordered from best to worst."""
 
     UP = "up"
     UNKNOWN = "unknown"
@@ -44,7 +44,7 @@ class Dependency(Struct, frozen=True, gc=False, kw_only=True):
     name: str
     status: Status
     skipped: bool = False
-    """The service did not check it; it counts as up."""
+    """True: the service did not check it, so it counts as up."""
     latency_ms: float | None = None
     type: str = "other"
     impact: str | None = None
@@ -52,7 +52,7 @@ class Dependency(Struct, frozen=True, gc=False, kw_only=True):
     contact: dict[str, Any] | None = None
     check_details: dict[str, Any] | None = None
     error: Any = None
-    """What the service gave as its error, as JSON; None: no error."""
+    """The error that the service reports, as JSON; None: no error."""
     error_message: str | None = None
 
     @property
@@ -62,12 +62,12 @@ class Dependency(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Report(Struct, frozen=True, gc=False, kw_only=True):
-    """What one answer says, read by one format."""
+    """The report of one answer, read by one format."""
 
     status: Status
     format: str
     dependencies: tuple[Dependency, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What could not be read, each once, in the order of its first occurrence."""
+    """Descriptions of what could not be read, each once, in the order of their first occurrence."""
     lists_failures_only: bool = False
     """The format lists failures only: a dependency that is missing from the list is up again, not vanished."""

@@ -1,12 +1,12 @@
-"""Rereading: an answer that says the same as the last one that was read, or differs from it in latencies alone.
+"""Rereading: reuses the last report if the answer is the same, or differs only in latencies.
 
-    status, content type and bytes as before    the same report
-    … all but the latencies of proactive-deps   the same report with the new latencies
-    anything else                               to be read anew, by `read`
+    status, content type and bytes as before     the same report
+    only latencies of proactive-deps differ      the same report with the new latencies
+    anything else                                read again, by `read`
 
-Promises: a report that comes from here equals what `read` makes of the same answer, but for one warning: a number
-beyond the range of a double, in a member that is not read, is not noticed. Nearly every look at a healthy service ends
-here, at a third of the cost. Pure; never raises for a body.
+Promises: the report equals that of `read` for the same answer, except for one warning: a number beyond the range of a
+double, in a member that is not read, is not noticed. Nearly every look at a healthy service ends here, at a third of
+the cost. Pure; never raises for a body.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from everpoll.monitors.reading import AUTO, checksum, read
 from everpoll.monitors.report import Report
 
 MAX_KEPT_BYTES = 8 * 1024
-"""Bodies up to this size are kept, to be compared; of larger ones the checksum is."""
+"""Bodies up to this size are kept to be compared; of larger bodies, only the checksum."""
 _FORMATS = frozenset({AUTO, proactive_deps.NAME})
 
 
@@ -29,14 +29,14 @@ class LastRead(Struct, gc=False):
     """The last answer that was read."""
 
     body: bytes | None
-    """None: it is too long to be kept."""
+    """None: the body is too long to be kept."""
     content_type: str | None
     status: int
     report: Report
     checksum: str
-    """Stands for everything that the answer said but its latencies: it stays the same while only they change."""
+    """The checksum of the answer; an answer that differs only in latencies keeps it."""
     facts: list[proactive_deps.Facts] | None
-    """What its dependencies were said to be, if they alone and their latencies are in the body."""
+    """The dependencies without latencies; None if the body has other contents or another format."""
 
 
 def read_first(
@@ -54,7 +54,7 @@ def read_first(
 
 
 def read_again(last: LastRead, body: bytes, content_type: str | None, status: int) -> Report | None:
-    """Return what an answer says that says the same as the last one, latencies aside; None: it has to be read."""
+    """Return the report of an answer that equals the last one, except for latencies; None: it must be read."""
     if status != last.status or content_type != last.content_type:
         return None
     if last.body is None:
@@ -71,14 +71,14 @@ def _facts(body: bytes, report: Report) -> list[proactive_deps.Facts] | None:
     if report.format != proactive_deps.NAME or report.warnings or not _is_ordinary(body):
         return None
     found = proactive_deps.facts_of(body)
-    # One dependency an item, so that the latencies of the items are those of the dependencies.
+    # Each item must be one dependency, so that latencies of items are latencies of dependencies.
     return None if found is None or len(found[0]) != len(report.dependencies) else found[0]
 
 
 def _is_ordinary(body: bytes) -> bool:
-    """Return True if no other part of the body can matter: deep nesting, metrics in a text, invalid UTF-8.
+    """Return True if `facts_of` sees everything in the body that `read` would see.
 
-    Also false for any body of which `facts_of` would see less than `read` does.
+    That is not so for deep nesting, metrics in a text, or invalid UTF-8.
     """
     return (
         len(body) <= MAX_KEPT_BYTES

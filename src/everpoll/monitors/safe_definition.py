@@ -1,7 +1,7 @@
-"""Safe definition: a service's definition as it may be shown: no header's value, no password, no query and no token.
+"""Safe definition: a service's definition without header values, passwords, queries and tokens, to be shown.
 
-A definition may hold secrets that its author wrote out, or that came with an import: they are in the database, as they
-must be, and are printed by nothing. Pure.
+A definition may contain secrets that its author wrote or imported: they are stored in the database, and nothing prints
+them. Pure.
 """
 
 import re
@@ -19,18 +19,18 @@ _REFERENCES = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[A-Za-z_]\w*\}[ ;,:]*)+")
 
 
 def safe_definition(definition: Definition) -> dict[str, Any]:
-    """Return a definition for people and scripts: of headers only references to the environment."""
+    """Return a definition for people and scripts; header values are masked, except references to the environment."""
     fields: dict[str, Any] = msgspec.to_builtins(asdict(definition))
     fields["target"] = shown_target(definition.target)
     fields["headers"] = {name: _safe_header(name, value) for name, value in definition.headers.items()}
     fields["witness"] = [shown_target(one) for one in definition.witness]
-    # A hash of what is hidden: a guess could be compared with it.
+    # It is a hash of hidden values, so a guess could be compared with it.
     del fields["fetch"]
     return fields
 
 
 def safe_arguments(args: Any) -> Any:
-    """Return the arguments of a service's task as they may be shown; nothing of those that cannot be read."""
+    """Return the arguments of a service's task without secrets; a mask if they cannot be read."""
     try:
         assignment = msgspec.convert(args, Assignment)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""Service: a handle on one service: how it is, what it reports, what was seen, and what may be asked of it."""
+"""Service: a handle on one service, to read its state and history, and to change it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from everpoll.monitors.services import Services
 
 CHECK_S = 15.0
-"""How much longer than its timeout a look that was asked for may take before the caller gets `TimeoutError`."""
+"""`check()` raises `TimeoutError` after the service's timeout and this much more."""
 POLL_S = 0.05
 EVENTS_POLL_S = 0.5
 
@@ -43,12 +43,12 @@ class Service:
         return f"<Service {self.name!r}>"
 
     async def info(self) -> ServiceInfo:
-        """Return how the service is, and when it is looked at next."""
+        """Return the state of the service, and when the next look is due."""
         row = await self._services.row(self.name)
         return service_info(row, self._services.wall())
 
     async def dependencies(self) -> list[DependencyInfo]:
-        """Return what the service reports, by name. Those that it does not report any more are left out."""
+        """Return the dependencies that the service reports now, by name."""
         row = await self._services.row(self.name)
         assignment, control = msgspec.convert(row.args, Assignment), _control(row.memory)
         found = await (await self._services.store()).health.dependencies(self.name)
@@ -70,7 +70,7 @@ class Service:
         return await health.latencies(self.name, dependency, 0.0, self._services.wall() + 1.0, limit)
 
     async def uptime(self, span: Duration = "30d") -> Uptime:
-        """Return the share of that time in which the service was up or degraded, and how much of it is known."""
+        """Return the share of the time in which the service was up or degraded, and how much of it is known."""
         span_s = seconds(span, name="span", positive=True)
         now = self._services.wall()
         health = (await self._services.store()).health
@@ -78,11 +78,10 @@ class Service:
         return uptime_of(await health.summary(self.name, now - span_s, now), round(span_s * 1000), ahead)
 
     async def check(self, *, by: str = "") -> ServiceInfo:
-        """Have the service looked at now, also while its breaker is open, and return how it is then.
+        """Look at the service now, even if its breaker is open, and return its state after the look.
 
-        `by` names the actor for the log, as in the calls below.
-
-        Raises `WrongState` while it is paused, and `TimeoutError` where no worker looks at it in time.
+        `by` names the actor for the log, as in the calls below. Raises `WrongState` if the service is paused, and
+        `TimeoutError` if no worker looks at it in time.
         """
         asked = await self._services.change(self.name, self._asked_once_more, action("check", by))
         timeout_s = asked.definition.timeout_s + CHECK_S
@@ -110,7 +109,7 @@ class Service:
             raise WrongState(f"service {self.name!r}: is {pause_text(assignment.paused)}; resume it to look at it")
 
     async def beat(self, status: str = "up") -> None:
-        """Record a heartbeat: only for services with the target `heartbeat`."""
+        """Record a heartbeat. The target of the service must be "beat:"."""
         try:
             said = Status(status)
         except ValueError:
@@ -125,15 +124,16 @@ class Service:
         )
 
     async def beat_token(self) -> str | None:
-        """Return the token by which the service beats over HTTP: `POST /api/beat/TOKEN`; None: it takes no heartbeats.
+        """Return the token for heartbeats over HTTP, `POST /api/beat/TOKEN`; None if the service takes no heartbeats.
 
-        Made when the service is registered without one, and kept from then on. Any caller that has it can beat.
+        If the service is registered without a token, everpoll makes one and keeps it. Any caller that has the token can
+        send heartbeats.
         """
         row = await self._services.row(self.name)
         return beat_token(msgspec.convert(row.args, Assignment).definition)
 
     async def mute(self, span: Duration, reason: str = "", *, by: str = "") -> None:
-        """Send no alerts about this service for that long; incidents are recorded all the same."""
+        """Send no alerts about this service for that long; incidents are still recorded."""
         span_s, kept = seconds(span, name="span", positive=True), storable(reason, REASON_LIMIT)
         note = action("mute", by, f"for {human(span_s)}" + (f": {kept}" if kept else ""))
         until = self._services.wall() + span_s
@@ -145,10 +145,10 @@ class Service:
         await self._services.change(self.name, lambda one: msgspec.structs.replace(one, muted_until=None), note)
 
     async def pause(self, reason: str = "", *, by: str = "") -> None:
-        """Have no worker of the fleet look at it until `resume()`; `by` names the actor for the log.
+        """Let no worker of the fleet look at the service until `resume()`; `by` names the actor for the log.
 
-        Its open incidents are closed, heartbeats count for nothing, and the time of the pause is neither uptime nor
-        downtime. A pause outlasts restarts and changes of the service. Pausing a paused service replaces the reason.
+        Open incidents are closed, heartbeats do not count, and the time of the pause is neither uptime nor downtime. A
+        pause survives restarts and changes of the service. Pausing a paused service replaces the reason.
         """
         kept, actor = storable(reason, REASON_LIMIT), checked_actor(by)
         now = self._services.wall()
@@ -160,7 +160,7 @@ class Service:
         await self._services.change(self.name, edit, action("pause", actor, kept))
 
     async def resume(self, *, by: str = "") -> bool:
-        """Have the service looked at again, at once; False: it was not paused."""
+        """Let workers look at the service again, at once; return False if it was not paused."""
         was_paused = False
 
         def edit(one: Assignment) -> Assignment:
@@ -172,20 +172,20 @@ class Service:
         return was_paused
 
     async def remove(self, *, by: str = "") -> None:
-        """Look at it no more, close its incidents and forget its records. A worker does it, within two seconds."""
+        """Remove the service: a worker closes its incidents and deletes its records within two seconds."""
         note = action("cancel", by, "the service was removed")
         row = await self._services.row(self.name)
         self._services.unregister(self.name)
         await (await self._services.store()).cancel(row.id, note)
 
     async def events(self, after: int = 0) -> AsyncIterator[AnyEvent]:
-        """Yield the changes of this service behind that number, then those to come, until it is removed."""
+        """Yield the changes of this service after number `after`, then later ones, until it is removed."""
         from everpoll.monitors.events import read  # noqa: PLC0415
 
         row = await self._services.row(self.name)
         store = await self._services.store()
         while True:
-            # Asked first: what it ended with is in the page that follows.
+            # Read this first: the page that follows then has its last events.
             has_ended = row.id in await store.ended([row.id])
             page = await store.task_events(row.id, after)
             for event in page:
@@ -198,7 +198,7 @@ class Service:
 
 
 def shown_dependency(info: DependencyInfo, is_stale: bool) -> DependencyInfo:
-    """Return a dependency as it is shown: of a report that is too old, nothing is known any more."""
+    """Return a dependency for people: unknown if the report is stale."""
     return msgspec.structs.replace(info, status="unknown") if is_stale else info
 
 

@@ -1,4 +1,4 @@
-"""Service rows: the tasks of many services, each decoded once, straight from what is stored.
+"""Service rows: decodes the tasks of many services, each once, directly from the stored bytes.
 
 Promises: one row takes a few microseconds, so that a screen of thousands of services costs milliseconds. Only live
 services are read, newest first.
@@ -25,11 +25,11 @@ class ServiceRow(Struct, frozen=True, gc=False):
     assignment: Assignment
     control: Control
     is_removed: bool
-    """It is about to be removed."""
+    """True: the service is being removed."""
 
     @property
     def definition(self) -> Definition:
-        """What is looked at, and how."""
+        """The definition of the service."""
         return self.assignment.definition
 
 

@@ -1,7 +1,7 @@
 """Service tasks: publishes definitions as tasks of the store, and finds and changes these tasks.
 
-Promises: a name has one live task, however many processes publish it. Publishing keeps what operators asked of a task.
-A change is written only if no other process has changed the task in between; otherwise it is read and applied again.
+Promises: a name has one live task, however many processes publish it. Publishing keeps the requests of operators in the
+task. A change is written only if no other process has changed the task in between; otherwise it is applied again.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,9 +50,8 @@ async def publish(
 ) -> list[Definition]:
     """Create a task for each definition, or give the existing task the new definition.
 
-    `by` names the operator that adds or changes them, for the log; an app that starts is none, and logs nothing.
-
-    Returns the definitions that were not published because the old service of that name is being removed.
+    `by` names the operator for the log; an app that starts passes none, and nothing is logged.
+    Returns the definitions that were not published, because the old service of that name is being removed.
     """
     held: list[Definition] = []
     for start in range(0, len(definitions), CHUNK):
@@ -67,7 +66,7 @@ async def publish(
 async def change(
     store: Store, name: str, edit: Callable[[Assignment], Assignment], note: str | None = None
 ) -> Assignment:
-    """Change the assignment of a service and return it; a note of the action goes to the log with the change."""
+    """Change the assignment of a service and return it; the note is written to the log with the change."""
     while True:
         task = await live_task(store, name)
         changed = edit(msgspec.convert(task.args, Assignment))

@@ -3,10 +3,10 @@
     app.service(…) ──▶ registered ──start, or while the app runs──▶ published: one task for each service
     command line, HTTP API ────────────────────────────────────────▶ published
 
-Promises: a service is one task, known by its name, wherever it was published: by code of several processes, by a
-configuration file or by the command line. Publishing the same definition again changes nothing; a changed one is due at
-once. A change takes effect on the running fleet within two seconds. Checks have a worker of their own, so that looks
-that wait for slow hosts take no slot of a job.
+Promises: a service is one task, identified by its name, whether code of several processes, a configuration file or the
+command line published it. Publishing the same definition again changes nothing; a changed one is due at once. A change
+takes effect on the running fleet within two seconds. Checks have a worker of their own, so that looks that wait for
+slow hosts use no slot of the worker for jobs.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("everpoll.monitors")
 
 SLOTS = 1_000
-"""Looks under way at a time in one process; most of them wait for an answer."""
+"""How many looks run at a time in one process; most of them wait for an answer."""
 REMOVING_S = 0.2
 """How often to try again while an old service of the same name is being removed."""
 
@@ -60,7 +60,7 @@ class Services:
         self._unpublished: dict[str, Definition] = {}
         self._listeners: list[Callable[[ServiceEvent], None]] = []
         self.scouts = False
-        """Whether to look at services of other processes, even if this app has nothing that needs a store."""
+        """Whether to look at services of other processes even if this app has no work in a store."""
         self.channels = Channels()
         self.incidents = Incidents(store, wall)
         self.maintenance = MaintenanceWindows(store)
@@ -76,7 +76,7 @@ class Services:
         per_host: int | None = None,
         slots: int | None = None,
     ) -> None:
-        """Set the bounds of every=, how many looks at one host run at a time, and how many in all."""
+        """Set the bounds of `every=`, how many looks run at a time at one host, and how many in all."""
         bounds = self._bounds
         self._bounds = Bounds(
             bounds.shortest_s if shortest is None else shortest,
@@ -109,9 +109,10 @@ class Services:
         self._changed.set()
 
     def channel(self, name: str, channel: Channel | Callable[[Message], Any], group: Duration | None = None) -> None:
-        """Register where alerts with this name in `to=` go: `Webhook`, `Slack`, `Email`, or a function of a `Message`.
+        """Register a channel for alerts with this name in `to=`: `Webhook`, `Slack`, `Email`, or a function of a
+        `Message`.
 
-        Alerts that come within `group` (default: a minute) of each other are one message.
+        Alerts within `group` (default: a minute) are one message.
         """
         self.channels.add(name, channel, group)
 
@@ -143,7 +144,7 @@ class Services:
         return name in self._definitions
 
     async def find(self, name: str) -> Service:
-        """Return the service of that name, whichever process has published it."""
+        """Return the service of that name, even if another process has published it."""
         await self.row(name)
         return Service(self, name)
 
@@ -158,8 +159,8 @@ class Services:
     async def publish(self, definitions: Sequence[Definition], *, by: str = "") -> list[Definition]:
         """Create a task for each definition, or give the existing task the new definition.
 
-        Returns the definitions that were not published because the old service of that name is being removed: publish
-        them again once a worker has removed it. `by` names the operator that adds or changes them, for the log.
+        Returns the definitions that were not published, because the old service of that name is being removed: publish
+        them again once a worker has removed it. `by` names the operator for the log.
         """
         return await service_tasks.publish(await self.store(), definitions, self.wall, by)
 
@@ -178,21 +179,21 @@ class Services:
     async def start(self, lease_s: float, keep_s: float | None = None, *, scouts: bool = True) -> None:
         """Publish the registered services and start to look at services; without any, wait for the first one.
 
-        `keep_s` is how long history is kept: events and incidents also grow if the app has no other worker.
-        With `scouts=False` an app without services does not ask the store for services of other processes.
+        `keep_s` is how long history is kept: this worker drops old events and incidents, because the app may have no
+        other worker. With `scouts=False`, an app without services does not query services of other processes.
         """
         if self._definitions:
             await self._publish_changes()
             await self._start_looking(lease_s, keep_s)
             self.channels.warn_of_missing((one.name, one.alert.to) for one in self._definitions.values())
-        # Only now: a follower beside a slow publication would start a second worker. It may be called again: an app
-        # that failed to start something starts again.
+        # Start following only now: during a slow publication, the follower would start a second worker. An app that
+        # failed to start calls this again, so the follower may exist already.
         if self._publishing is None:
             following = self._follow(lease_s, keep_s, scouts)
             self._publishing = asyncio.get_running_loop().create_task(following, name="everpoll-services")
 
     async def stop(self, grace_s: float) -> None:
-        """Start no new look; wait up to `grace_s` for looks under way."""
+        """Start no new look; wait up to `grace_s` for running looks."""
         publishing, self._publishing = self._publishing, None
         if publishing is not None:
             publishing.cancel()
@@ -203,7 +204,7 @@ class Services:
             await runtime.stop(grace_s)
 
     def forget(self) -> None:
-        """Drop everything that belongs to an event loop that is gone."""
+        """Drop everything that belongs to an earlier event loop."""
         self._runtime = self._publishing = None
         self._changed = asyncio.Event()
         self._presence = Presence()
@@ -281,7 +282,7 @@ class Services:
         publishing = dict(self._unpublished)
         held = {one.name for one in await self.publish(list(publishing.values()))}
         for name, definition in publishing.items():
-            # A newer definition may have been registered meanwhile: the next turn publishes it.
+            # If a newer definition was registered meanwhile, the next round publishes it.
             if name not in held and self._unpublished.get(name) is definition:
                 del self._unpublished[name]
         if self._aliases:

@@ -3,8 +3,8 @@
     waiting ──a service in the store, or one registered here──▶ begin() ──▶ over
        └──stop──▶ over
 
-Promises: `begin` is called once there is something to look at, within two seconds, and again until it succeeds. Loads
-nothing of what looks at services: that takes 5 MB, and most programs have none.
+Promises: `begin` is called within two seconds after there is a service, and again until it succeeds. The code that
+looks at services is not loaded before that: it takes 5 MB, and most programs have no services.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Standby:
         self._is_wanted = False
 
     def start(self, *, scouts: bool) -> None:
-        """Wait from now on; `scouts=False` asks no store for services of other processes. Repeatable."""
+        """Start waiting; with `scouts=False`, services of other processes are not queried. May be called again."""
         if self._waiting is None:
             self._is_wanted = False
             self._changed = asyncio.Event()
@@ -38,12 +38,12 @@ class Standby:
             self._waiting = asyncio.get_running_loop().create_task(following, name="everpoll-services-standby")
 
     def hurry(self) -> None:
-        """Begin now: this process has services itself. Any thread may call it before the start, later only its own."""
+        """Begin now, because this process has services. After `start`, only the event loop's thread may call this."""
         self._is_wanted = True
         self._changed.set()
 
     async def stop(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         waiting = self._waiting
         self.forget()
         if waiting is not None and waiting is not asyncio.current_task():
@@ -51,7 +51,7 @@ class Standby:
             await asyncio.gather(waiting, return_exceptions=True)
 
     def forget(self) -> None:
-        """Forget connections of an event loop that has ended."""
+        """Drop everything that belongs to an earlier event loop."""
         self._waiting = None
 
     async def _wait(self, scouts: bool) -> None:

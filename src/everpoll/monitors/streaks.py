@@ -1,12 +1,12 @@
-"""Streaks: from single looks to an incident that opens once and closes once.
+"""Streaks: counts good and failed looks in a row, and decides when an incident opens and closes.
 
     all is well ──failed──▶ failing ──after N in a row, X of Y, or for a time──▶ incident is open
          ▲                     │                                                     │
          └────── a good look ──┴────────────── `recover` good looks in a row ────────┘
 
-Promises: at most one incident is open for one thing. A look that says nothing neither opens nor closes one. The id of
-an incident follows from the service and a counter in its memory: a decision that is repeated after a crash, from the
-same memory, gives the same id.
+Promises: at most one incident is open for one service or dependency. A look that is not conclusive neither opens nor
+closes one. The id of an incident is made from the service and a counter in its memory: a decision that is repeated from
+the same memory after a crash gives the same id.
 """
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def observed(streak: Streak, alert: Alert, failed: bool | None, at: float) -> Streak:
-    """Return the streak after one more look; `failed` None: the look said nothing."""
+    """Return the streak after one more look; `failed` is None if the look was not conclusive."""
     if failed is None:
         return streak if streak.is_unknown else replace(streak, is_unknown=True)
     window = 0 if alert.within is None else ((streak.window << 1) | failed) & ((1 << alert.within) - 1)
@@ -32,7 +32,7 @@ def observed(streak: Streak, alert: Alert, failed: bool | None, at: float) -> St
 
 
 def observed_again(streak: Streak, alert: Alert, at: float) -> Streak:
-    """Return the streak after a look that found everything as it was."""
+    """Return the streak after a look that found no change."""
     return observed(streak, alert, None if streak.is_unknown else streak.bad > 0, at)
 
 
@@ -47,7 +47,7 @@ def opens(streak: Streak, alert: Alert, now: float) -> bool:
 
 
 def opens_at(streak: Streak, alert: Alert) -> float | None:
-    """Return when an incident opens by time alone; None: it does not, or it is open."""
+    """Return when an incident opens without a further look; None: it does not, or it is open."""
     if alert.lasting_s is None or streak.since is None or streak.bad < alert.after:
         return None
     return None if streak.incident is not None or streak.is_unknown else streak.since + alert.lasting_s
@@ -61,8 +61,8 @@ def closes(streak: Streak, alert: Alert) -> bool:
 def incident_id(service: str, born: int, number: int, dependency: str | None = None) -> str:
     """Return the id of a service's incident with that number.
 
-    `born` keeps a service that is removed and registered again from using the ids of the old one. The hash of a
-    dependency keeps two dependencies apart if a repeat after a crash finds another one failed.
+    With `born`, a service that is removed and registered again does not reuse the ids of the old one. The hash of the
+    dependency keeps ids apart if a look is repeated after a crash and finds another dependency failed.
     """
     ending = "" if dependency is None else f":{hashed(dependency)[:8]}"
     return f"{service}:{_base36(born)}:{number}{ending}"

@@ -1,12 +1,12 @@
-"""Targets: what a service is looked at by, read once and shown without secrets.
+"""Targets: reads the target of a service, and shows it without secrets.
 
     http://host/path  https://host/path   an HTTP answer, with or without a health body
     tcp://host:port   tls://host:port     a connection; a connection with a valid certificate
     dns://name                            a name that has an address
     beat:  beat:TOKEN                     a heartbeat: the service calls everpoll, and a late call means down
 
-Promises: a target that passes has everything that a look at it needs. A target that does not pass raises `BadInput`
-that says what to write. No message and no `shown` text has a user, a password, a query or a token in it.
+Promises: an accepted target has everything that a look needs. Any other target raises `BadInput`, which says what to
+write. No message and no `shown` text contains a user, a password, a query or a token.
 """
 
 import functools
@@ -20,7 +20,7 @@ from everpoll.policy import shown
 
 MAX_TARGET_CHARS = 8_192
 MAX_HOST_CHARS = 253
-"""DNS knows no longer name."""
+"""The longest name in DNS."""
 _ACCEPTED = '"https://host/health", "tcp://host:5432", "tls://host:443", "dns://name" or "beat:"'
 _PORTS = {"http": 80, "https": 443}
 _WITH_PORT = frozenset({"tcp", "tls"})
@@ -30,7 +30,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
 
 
 class Endpoint(Struct, frozen=True, gc=False):
-    """Where a target leads."""
+    """The parts of a target."""
 
     scheme: str
     host: str
@@ -42,12 +42,12 @@ class Endpoint(Struct, frozen=True, gc=False):
 
     @property
     def is_heartbeat(self) -> bool:
-        """The service calls everpoll; nothing is asked."""
+        """Whether the service calls everpoll, instead of being called."""
         return self.scheme == "beat"
 
 
 def endpoint_of(target: object) -> Endpoint:
-    """Read a target; raise `BadInput` where it is not one."""
+    """Read a target; raise `BadInput` if it is not valid."""
     if not isinstance(target, str):
         raise BadInput(f"target={shown(target)}: must be text; write {_ACCEPTED}")
     if len(target) > MAX_TARGET_CHARS:
@@ -64,7 +64,7 @@ def endpoint_of(target: object) -> Endpoint:
 
 @functools.lru_cache(maxsize=4_096)
 def shown_target(target: str) -> str:
-    """Return the target for people, without anything in it that may be a secret."""
+    """Return the target for people, without secrets."""
     if target[:5].lower() == "beat:":
         return "beat:…" if len(target) > 5 else "beat:"
     try:
@@ -105,7 +105,7 @@ def _parts(target: str) -> SplitResult:
 
 
 def _without_scheme(target: str, parts: SplitResult) -> str:
-    """Say what to write where the scheme is missing: most often the user wrote `host/path` or `host:port`."""
+    """Return the message for a target without a scheme: most often the user wrote `host/path` or `host:port`."""
     if parts.netloc or not _BARE.fullmatch(target):
         return f"target={shown_target(target)!r}: has no known scheme; write {_ACCEPTED}"
     likely = f"http://{target}"

@@ -1,7 +1,7 @@
-"""Why a service is as it is: since when, what the next look waits for, and what is or is not sent about it.
+"""Explains the state of a service: since when, what the next look waits for, and which alerts are sent or held back.
 
-Pure: the records of one moment go in, sentences come out. Never guesses: what the records do not say is not said. No
-sentence has a header's value, a password or a query in it.
+Pure: the records of one moment go in, sentences come out. It never guesses: each sentence follows from a record. No
+sentence contains a header's value, a password or a query.
 """
 
 from collections.abc import Mapping
@@ -20,33 +20,33 @@ from everpoll.monitors.targets import shown_target
 from everpoll.policy import BreakerPhase, human
 
 OVERDUE_S = 10.0
-"""A look that is due for longer than this should have been made."""
+"""A look that has been due for longer than this is overdue."""
 PAUSED = "no look is made and no heartbeat counts until it is resumed; this time is neither uptime nor downtime"
 
 
-class Circumstances(Struct, frozen=True, kw_only=True):
-    """What is around a service, beside its row."""
+class ServiceSituation(Struct, frozen=True, kw_only=True):
+    """Records about a service, in addition to its row."""
 
     incidents: tuple[Incident, ...] = ()
-    """Its open ones, and those of its dependencies."""
+    """The open incidents of the service and of its dependencies."""
     situation: Situation = CALM_SITUATION
     waits_for_host: int | None = None
-    """How many looks wait for a slot of its host, if its own is among them."""
+    """How many looks wait for a slot of its host, if its own look is one of them."""
     per_host: int = 5
     is_worker_alive: bool = True
     warnings: tuple[str, ...] = ()
     troubled: tuple[str, ...] = ()
-    """What it reports to be down or degraded, in words."""
+    """The dependencies that it reports as down or degraded, in words."""
     pause: ServicePause | None = None
     undelivered: dict[tuple[str, str], str] = {}
-    """Alerts that wait, by incident and channel, and what for."""
+    """What each undelivered alert waits for, by incident and channel."""
 
 
-ALONE = Circumstances()
+NOTHING_AROUND = ServiceSituation()
 
 
-def why(definition: Definition, control: Control, now: float, around: Circumstances = ALONE) -> Why:
-    """Say why a service is as it is."""
+def why(definition: Definition, control: Control, now: float, around: ServiceSituation = NOTHING_AROUND) -> Why:
+    """Explain the state of a service."""
     evidence = [_last_look(definition, control, now)]
     evidence.append(_next_look(definition, control, now, around) if around.pause is None else PAUSED)
     evidence += [_incident(one, around, now) for one in around.incidents]
@@ -58,7 +58,7 @@ def why(definition: Definition, control: Control, now: float, around: Circumstan
     return Why(_verdict(definition, control, now, around), tuple(evidence), _advice(definition, control, now, around))
 
 
-def _verdict(definition: Definition, control: Control, now: float, around: Circumstances) -> str:
+def _verdict(definition: Definition, control: Control, now: float, around: ServiceSituation) -> str:
     name, status = definition.name, shown_status(definition, control, now)
     if around.pause is not None:
         by = f" by {around.pause.by}" if around.pause.by else ""
@@ -70,7 +70,7 @@ def _verdict(definition: Definition, control: Control, now: float, around: Circu
         because = f": {', '.join(around.troubled)}"
     if status == "stale":
         ago = "" if control.judged_at is None else f" for {_span(control.judged_at, now)}"
-        return f"{name} was {control.status}, and is stale: no look has said anything about it{ago}."
+        return f"{name} was {control.status}, and is stale: no look was conclusive{ago}."
     if control.looked_at is None and not definition.is_heartbeat:
         return f"{name} was not looked at yet."
     if status is Status.UNKNOWN and control.error is None:
@@ -81,7 +81,7 @@ def _verdict(definition: Definition, control: Control, now: float, around: Circu
 def _nothing_said(definition: Definition, control: Control) -> str:
     if definition.is_heartbeat and control.looked_at is None:
         return "its first heartbeat is awaited"
-    return "its last answer does not say how it is"
+    return "its last answer does not contain its status"
 
 
 def _last_look(definition: Definition, control: Control, now: float) -> str:
@@ -98,7 +98,7 @@ def _last_look(definition: Definition, control: Control, now: float) -> str:
     return f"the last look at {where} was {_span(control.looked_at, now)} ago{http}{took}{row}"
 
 
-def _next_look(definition: Definition, control: Control, now: float, around: Circumstances) -> str:
+def _next_look(definition: Definition, control: Control, now: float, around: ServiceSituation) -> str:
     due_at = control.due_at if definition.is_heartbeat else look_due_at(definition, control, now)
     when = f"in {_span(now, due_at)}" if due_at > now else "due now"
     if definition.is_heartbeat:
@@ -107,7 +107,7 @@ def _next_look(definition: Definition, control: Control, now: float, around: Cir
         limit = f"at most {around.per_host} looks at one host run at a time"
         return f"the next look waits for its host: {limit}, and {around.waits_for_host} wait"
     if control.fetch != definition.fetch:
-        return "the next look is due now: the target is another one"
+        return "the next look is due now: the target has changed"
     if breaker_phase(definition, control, now) is BreakerPhase.HALF_OPEN:
         return f"the next look is {when}: it is the probe of the breaker, which opened after failures in a row"
     return f"the next look is {when}: {_reason(definition, control)}"
@@ -131,7 +131,7 @@ def _reason(definition: Definition, control: Control) -> str:
 
 
 def _no_incident(definition: Definition, control: Control) -> list[str]:
-    """Say what is missing for an incident where looks fail and none is open."""
+    """Explain why no incident is open although looks fail."""
     streak, alert = control.streak, definition.alert
     if streak.incident is not None or not streak.bad or streak.is_unknown:
         return []
@@ -144,7 +144,7 @@ def _no_incident(definition: Definition, control: Control) -> list[str]:
     return [f"no incident is open: {rule}"]
 
 
-def _incident(incident: Incident, around: Circumstances, now: float) -> str:
+def _incident(incident: Incident, around: ServiceSituation, now: float) -> str:
     about = "" if incident.dependency is None else f" about {incident.dependency}"
     begun = f"incident {incident.id}{about}, open for {_span(incident.opened_at, now)}"
     if incident.acknowledged_at is not None:
@@ -162,7 +162,7 @@ def _incident(incident: Incident, around: Circumstances, now: float) -> str:
 
 
 def sent_words(incident: str, sent: Mapping[str, float], undelivered: Mapping[tuple[str, str], str], now: float) -> str:
-    """Say which channels have the alert of an incident, and what the others wait for."""
+    """Tell which channels have the alert of an incident, and what the others wait for."""
     delivered = {name: at for name, at in sent.items() if (incident, name) not in undelivered}
     words = [f"sent to {', '.join(delivered)} {_span(max(delivered.values()), now)} ago"] if delivered else []
     words += [f"not delivered to {name} yet: {undelivered[incident, name]}" for name in sent if name not in delivered]
@@ -184,7 +184,7 @@ def _silent_until(service: str, situation: Situation, now: float) -> float | Non
     return max((end for end in ends if end is not None and end > now), default=None)
 
 
-def _advice(definition: Definition, control: Control, now: float, around: Circumstances) -> str | None:
+def _advice(definition: Definition, control: Control, now: float, around: ServiceSituation) -> str | None:
     if around.pause is not None:
         return f"to look at it again: everpoll services resume {definition.name}"
     due_at = control.due_at if definition.is_heartbeat else look_due_at(definition, control, now)

@@ -1,7 +1,7 @@
-"""Words: what the words of all formats mean, written in any case.
+"""Words: the meaning of the status words of all formats, in upper or lower case.
 
-A word means the same wherever it stands, so that a home-grown body in the shape of one format and with the words of
-another one is still understood.
+A word means the same in every format, so that a body with the shape of one format and the words of another one can be
+read.
 """
 
 from everpoll.monitors.report import Status
@@ -29,7 +29,7 @@ _MEANINGS |= {word.upper(): status for word, status in _MEANINGS.items()} | {
 
 
 def meaning(word: object) -> Status | None:
-    """Return what a status word means; None for an unfamiliar word, or for anything that is not a text."""
+    """Return the status that a word means; None for an unfamiliar word or for anything but text."""
     if type(word) is not str:
         return None
     found = _MEANINGS.get(word)

@@ -1,7 +1,7 @@
-"""Options of a service as an operator writes them, in a file or in a request: plain tables instead of Python objects.
+"""Written options: reads the options of a service from a file or a request, where they are plain tables.
 
-Promises: a mistake is `BadInput` that names the key and says what to write. A password or a token that is written out
-is refused, because it would be stored, and never repeated in a message.
+Promises: a mistake raises `BadInput`, which names the key and says what to write. A literal password or token is
+refused, because it would be stored; no message repeats it.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from everpoll.policy import Backoff, Breaker, shown
 
 OPTIONS = frozenset(ServiceOptions.__annotations__)
 NESTED: dict[str, type[Alert | Breaker | Backoff]] = {"alert": Alert, "breaker": Breaker, "backoff": Backoff}
-# Words that users of other tools write.
+# Keys that users of other tools write, and ours.
 _CALLED = {"url": ["target"], "interval": ["every"], "service": ["services"], "channel": ["channels"]}
 # TOML has no null: there, false says that a service is to have none.
 _MAY_BE_FALSE = frozenset({"breaker", "backoff"})
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def written_options(table: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Return the options of one entry, with its inner tables as what they describe."""
+    """Return the options of one entry; nested tables become objects such as `Alert`."""
     check_known(table, known, "key")
     options = {key: value for key, value in table.items() if key in OPTIONS}
     for key, kind in NESTED.items():
@@ -55,7 +55,7 @@ def _nested(key: str, kind: type[T], value: Any) -> T | None:
 
 
 def refuse_literal_secrets(headers: Any) -> None:
-    """Raise `BadInput` for a header that is named like a secret and has its value written out."""
+    """Raise `BadInput` for a header that has the name of a secret and a literal value."""
     if not isinstance(headers, dict):
         return
     for name, value in headers.items():
@@ -72,7 +72,7 @@ def refuse_password(target: str) -> None:
     try:
         has_password = "@" in urlsplit(target).netloc
     except ValueError:
-        return  # What is wrong with it is said where it is registered.
+        return  # Registering the target raises the error.
     if has_password:
         raise BadInput(
             "target: must not have a user or a password in it, because it is stored with the service; "

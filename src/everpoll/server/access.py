@@ -1,4 +1,4 @@
-"""Access: which requests are answered at all: tokens, the session cookie, Host and Origin.
+"""Access: decides which requests are answered, by tokens, the session cookie, Host and Origin.
 
     no token set      callers on this machine only, under a name of this machine
     token             reads and changes; `Authorization: Bearer …`, or the session cookie of the login page
@@ -30,9 +30,9 @@ COOKIE = "everpoll_session"
 SESSION_S = 7 * 86_400
 TOKEN_LIMIT = 1_000
 _LOCAL_NAMES = frozenset({"localhost", "testserver"})
-"""The second one is what in-process test clients call themselves; no public name has a single word."""
+"""Names of this machine. In-process test clients use the second one; no public name is a single word."""
 _IN_PROCESS = frozenset({"", "testclient", "localhost"})
-"""What clients inside this process, and those of a Unix socket, are called."""
+"""The client names of callers inside this process, and of callers through a Unix socket."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 _SESSION = re.compile(r"(read|write)\.(\d{1,12})\.([0-9a-f]{64})")
 CHANGING = frozenset({"POST", "PATCH", "DELETE", "PUT"})
@@ -40,7 +40,7 @@ CHANGING = frozenset({"POST", "PATCH", "DELETE", "PUT"})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What each caller may do."""
+    """The tokens and hosts that decide what each caller may do."""
 
     token: str | None = None
     read_token: str | None = None
@@ -53,7 +53,7 @@ class Access:
             if value is not None and not _is_usable(value):
                 raise BadInput(f"the {name} must be 1 to {TOKEN_LIMIT} printable ASCII characters: `everpoll token`")
         if self.token is not None and self.token == self.read_token:
-            raise BadInput("the read token must be another one than the token: it would allow changes")
+            raise BadInput("the read token must differ from the token, which allows changes")
 
     @property
     def is_open(self) -> bool:
@@ -66,7 +66,7 @@ class Access:
         if self.is_open and client is not None and _is_foreign(client):
             raise Problem(403, "without a token only callers on this machine are answered: set $EVERPOLL_TOKEN")
         written = request.headers.getlist("host")
-        # Of two, a proxy may have judged the other one.
+        # Refuse several Host headers: a proxy may have checked another one.
         found = _HOST.fullmatch(written[0]) if len(written) == 1 else None
         if found is None or not self._is_known(found[1].strip("[]").lower().rstrip(".")):
             raise Problem(
@@ -78,7 +78,7 @@ class Access:
         if self.hosts is not None and host in self.hosts:
             return True
         if address is not None:
-            # No name was looked up, so none can have been made to point here.
+            # An address needs no look-up, so DNS rebinding is not possible.
             return address.is_loopback or not self.is_open
         return host in _LOCAL_NAMES or host.endswith(".localhost") or (self.hosts is None and not self.is_open)
 
@@ -93,7 +93,7 @@ class Access:
             raise Problem(403, "the request comes from a page of another site")
 
     def role_of(self, request: Request, now: float) -> Role | None:
-        """Return what the caller may do; None: nothing."""
+        """Return the role of the caller; None: the caller may do nothing."""
         role: Role | None = "write" if self.is_open else self._by_header(request) or self._by_cookie(request, now)
         return "read" if role is not None and self.read_only else role
 
@@ -102,14 +102,14 @@ class Access:
         return not self.is_open and self._by_header(request) is None
 
     def role_for(self, given: str) -> Role | None:
-        """Return what a token allows."""
-        # Both are compared, whatever the first says: the time tells nothing.
+        """Return the role of a token; None if it is not valid."""
+        # Always compare both, so that the time tells nothing about the tokens.
         is_token = _equal(given, self.token)
         is_read_token = _equal(given, self.read_token)
         return "write" if is_token else "read" if is_read_token else None
 
     def session(self, role: Role, now: float) -> str:
-        """Return the value of a cookie that stands for a token."""
+        """Return the value of a session cookie, which replaces a token."""
         end = int(now) + SESSION_S
         return f"{role}.{end}.{self._signature(role, end)}"
 
@@ -129,13 +129,13 @@ class Access:
     def _signature(self, role: Role, end: int) -> str:
         key = self.token if role == "write" else self.read_token
         if key is None:
-            # Nothing is signed with a token that is not there; the text is as long as any.
+            # Without a token there is no signature; this text has the same length as one.
             return "-" * 64
         return hmac.new(key.encode(), f"everpoll session {role} {end}".encode(), hashlib.sha256).hexdigest()
 
 
 def own_hosts(host: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names of a server that listens on `host`: what it was given, and what this machine is called."""
+    """Return the names of a server that listens on `host`: the given names, and those of this machine."""
     names = {host, socket.gethostname(), socket.getfqdn(), *more}
     return frozenset(name.strip("[]").lower().rstrip(".") for name in names if name)
 
@@ -147,7 +147,7 @@ def is_loopback(host: str) -> bool:
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a text is; None: it is none."""
+    """Return a text as an address; None if it is not one."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -156,7 +156,7 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def _is_foreign(client: str) -> bool:
-    """Return True if a caller may be on another machine; what a proxy passes on need not be an address."""
+    """Return True if a caller may be on another machine; a proxy may pass on a text that is not an address."""
     address = address_of(client)
     return client not in _IN_PROCESS if address is None else not address.is_loopback
 
@@ -176,7 +176,7 @@ def _equal(given: str, token: str | None) -> bool:
 
 
 def _digest(text: str) -> bytes:
-    # Of equal length, so that not even the length of the token shows in the time.
+    # Digests have the same length, so that the time does not tell the length of the token.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 

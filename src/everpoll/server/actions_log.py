@@ -1,4 +1,4 @@
-"""The log of what operators do over HTTP to loops, which are in this process only: no store changes with it."""
+"""Logs what operators do to loops over HTTP: loops are in this process only, so no change in a store has the note."""
 
 from everpoll.engine.actors import action
 from everpoll.server.route import Asked
@@ -6,7 +6,7 @@ from everpoll.stores.operations import LogEntry
 
 
 async def log_action(asked: Asked, kind: str, name: str, what: str, why: str = "") -> None:
-    """Write one action with its actor; an app that has no work in a database has no log either."""
+    """Write one action with its actor to the log; do nothing if the app has no work in a database."""
     if asked.serving.needs_store:
         store = await asked.serving.store()
         await store.log([LogEntry(kind, name, action(what, asked.by, why))])

@@ -1,4 +1,4 @@
-"""Aliases: what dependencies are called by services, and here."""
+"""Aliases: the names by which services report a dependency, and its name here."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from everpoll.stores.operations import LogEntry
 
 
 class Alias(Struct, frozen=True, forbid_unknown_fields=True):
-    """What services call a dependency, and what it is called here."""
+    """The name by which services report a dependency, and its name here."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     canonical: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -65,7 +65,7 @@ ALIAS_ROUTES = [
     listing(
         path="/api/aliases",
         noun="services",
-        summary="List what dependencies are called by services, and here.",
+        summary="List the names by which services report dependencies, and their names here.",
         handler=list_aliases,
         answer=AliasPage,
         item=_ALIAS,
@@ -73,7 +73,7 @@ ALIAS_ROUTES = [
     order(
         path="/api/aliases",
         noun="services",
-        summary="Let dependencies of one name count as another.",
+        summary="Let dependencies with one name count as another.",
         handler=add_alias,
         body=Alias,
         body_example=_ALIAS,

@@ -46,15 +46,15 @@ class Encoded:
 def encoded(value: Any) -> bytes:
     """Return JSON that a browser reads without loss."""
     text = _encoder.encode(value)
-    # Every digit as 0, and then a search for 16 of them: ten times as fast as a pattern, which took longer than the
-    # encoding itself.
+    # Replace every digit by 0 and search 16 zeros: ten times as fast as a regular expression, which took longer than
+    # the encoding itself.
     if _LONG_NUMBER not in text.translate(_ZEROS):
         return text
     return _encoder.encode(_exact(msgspec.json.decode(text)))
 
 
 def exact_text(value: Any) -> str | None:
-    """Return the JSON of a value that has a number which `encoded` writes as a string; None: it has none."""
+    """Return the JSON of a value if `encoded` would write a number of it as a string; else None."""
     text = _encoder.encode(value)
     return None if encoded(value) == text else text.decode()
 
@@ -75,7 +75,7 @@ def _exact(value: Any) -> Any:
 
 
 def json_response(request: Request, reply: Reply) -> Response:
-    """Return an answer as it is sent; 304 where the client has it already."""
+    """Return the response of an answer; 304 if the client has it already."""
     if reply.status == 204:
         return Response(None, 204, dict(reply.headers))
     headers = {"Cache-Control": "private, no-cache", **reply.headers}

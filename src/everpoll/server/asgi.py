@@ -2,7 +2,7 @@
 
     request ──Host──▶ route ──token──▶ Origin ──▶ parameters, body ──▶ handler ──▶ JSON, a stream, or a problem
 
-Promises: it needs no lifespan: what it needs begins with the first request. Every answer has the same headers for
+Promises: it needs no lifespan: the first request starts all parts. Every answer has the same headers for
 safety, and every error is a problem document. A call that asks the database for longer than its limit is given up.
 """
 
@@ -45,7 +45,7 @@ ROUTE = "everpoll.route"
 CLOCK = "Everpoll-Time"
 """The server's clock when it answered, in seconds since the epoch: countdowns of screens follow it."""
 ACCESS = "Everpoll-Access"
-"""What the caller may do, "read" or "write": a screen hides what it cannot do."""
+"""The role of the caller, "read" or "write": a screen hides actions that are not allowed."""
 SESSION = "Everpoll-Session"
 """Sent to callers that have logged in: a screen offers to log out."""
 ASGI = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -73,7 +73,7 @@ class HttpApp:
         self._serving: Serving | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, as ASGI wants it."""
+        """Answer one request of the ASGI server."""
         match scope["type"]:
             case "http":
                 request = Request(scope, receive)
@@ -86,25 +86,25 @@ class HttpApp:
                 await self._live(receive, send)
 
     def serving(self) -> Serving:
-        """Return what the requests of this event loop share."""
+        """Return the parts that the requests of this event loop share."""
         if self._serving is None or self._serving.event_loop is not asyncio.get_running_loop():
             self._serving = Serving(self._app, watches_signals=self._watches_signals, is_alone=self._is_alone)
         return self._serving
 
     async def begin(self) -> None:
-        """Ask the database from now on, before the first request: a server of its own has a life of its own."""
+        """Start asking the database before the first request: everpoll's own server calls this at its start."""
         serving = self.serving()
         if serving.needs_store:
             serving.prober.start()
 
     def close(self) -> None:
-        """End open streams, within a second, and what else was begun; a later request begins anew."""
+        """End open streams within a second, and stop all other parts; a later request starts them again."""
         serving, self._serving = self._serving, None
         if serving is not None and not serving.event_loop.is_closed():
             serving.close()
 
     def end_streams(self) -> None:
-        """End open streams, and those that begin from now on; everything else is answered as before."""
+        """End open streams, and those that begin from now on; other requests are answered as before."""
         if self._serving is not None:
             self._serving.end_streams()
 
@@ -125,7 +125,7 @@ class HttpApp:
         except Exception as error:
             problem = problem_of(error)
             if problem.status == 500:
-                # The route, not the path: that may have the token of a heartbeat in it, or a line break.
+                # Log the route and not the path, which may contain the token of a heartbeat, or a line break.
                 logger.error("%s %s failed", request.method, request.scope.get(ROUTE, "?"), exc_info=error)
             answer = response_of(problem)
         _add_headers(answer)
@@ -157,7 +157,7 @@ class HttpApp:
         return answer
 
     async def _public(self, request: Request, segments: list[str]) -> Response | None:
-        """Answer what needs no token: style and icon of plain pages, and the status page where it is switched on."""
+        """Answer paths that need no token: style and icon of plain pages, and the public status page."""
         if request.method in {"GET", "HEAD"}:
             if segments == [STYLESHEET]:
                 return stylesheet()
@@ -223,7 +223,7 @@ class HttpApp:
 
 
 def _actor(request: Request) -> str:
-    """Return the actor that the log names: an address. A proxy may pass on any text as its caller."""
+    """Return the actor for the log, which is the caller's address; a proxy may pass on any other text."""
     address = None if request.client is None else address_of(request.client.host)
     return "HTTP" if address is None else f"HTTP from {address}"
 

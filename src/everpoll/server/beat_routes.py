@@ -6,7 +6,7 @@ from everpoll.server.route import Asked, Handler, Method, Route
 
 
 class BeatQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the service is: up, degraded or down."""
+    """The status of the service: up, degraded or down."""
 
     status: str = "up"
 
@@ -46,6 +46,6 @@ def _route(method: Method, summary: str, handler: Handler) -> Route:
 
 
 BEAT_ROUTES = [
-    _route("GET", "Tell that a service lives; its target is `beat:TOKEN`.", count_beat),
-    _route("POST", "Tell that a service lives, as GET does.", count_posted_beat),
+    _route("GET", "Record a heartbeat of the service with the target `beat:TOKEN`.", count_beat),
+    _route("POST", "Record a heartbeat, as GET does.", count_posted_beat),
 ]

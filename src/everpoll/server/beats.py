@@ -1,4 +1,4 @@
-"""Beat tokens: which service a heartbeat is of. A token is in the target of its service: `beat:TOKEN`.
+"""Beat tokens: finds the service of a heartbeat by its token, which is in the service's target: `beat:TOKEN`.
 
 Promises: tokens are kept and compared as hashes, so the time of an answer tells nothing about them. A beat costs no
 scan of all services: they are read again at most every AGAIN_S, when a token is not known.
@@ -35,7 +35,7 @@ class BeatTokens:
             await self._read_again()
             name = self._names.get(wanted)
         if name is None:
-            raise ServiceNotFound("no service has that token: its target is written as beat:TOKEN")
+            raise ServiceNotFound("no service has that token; the target of a heartbeat service is beat:TOKEN")
         await Service(self._services, name).beat(status)
         return name
 

@@ -16,24 +16,24 @@ from everpoll.server.shapes import instant_example
 from everpoll.stores.contract import TaskFilter
 
 WAIT_S = 10.0
-"""How long the answer waits for the end of an order."""
+"""How long a request waits for its action to end."""
 DRY_S = 30.0
 
 
 class BulkFilter(JobFilter, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which jobs: by their ids, or by the filters of the list."""
+    """The jobs to change: by their ids, or by the filters of the list."""
 
     ids: Annotated[list[int], Meta(max_length=10_000)] = field(default_factory=list)
 
 
 class BulkBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to do, and with which jobs."""
+    """An action, and the jobs to change."""
 
     action: Action
     filter: BulkFilter
     dry_run: bool = False
     as_of: datetime | None = None
-    """That of a dry run: nothing is touched that it did not count."""
+    """The `as_of` of a dry run: only jobs that it counted are changed."""
 
 
 async def change_many_jobs(asked: Asked) -> Reply:
@@ -81,7 +81,7 @@ BULK_ROUTES = [
     order(
         path="/api/jobs/bulk",
         noun="jobs",
-        summary="Redrive, cancel or delete jobs by filter, in batches. 202: it goes on; its events tell how far it is.",
+        summary="Redrive, cancel or delete jobs by filter, in batches. 202: it goes on; its events have the progress.",
         handler=change_many_jobs,
         body=BulkBody,
         body_example={"action": "redrive", "filter": {"state": "failed", "name": "audit"}, "dry_run": True},

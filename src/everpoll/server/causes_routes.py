@@ -12,13 +12,13 @@ from everpoll.server.route import Asked, Route
 from everpoll.server.shapes import instant_example
 
 SEARCHED = 1_000
-"""Failed jobs that are looked at: 10,000 took 200 ms, for which a page waits …"""
+"""How many failed jobs are read: 10,000 took 200 ms, which is too long for a page …"""
 READ_S = 1.0
 """… or fewer: as many as can be read in that time."""
 
 
 class CausesQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of which jobs."""
+    """A filter of jobs."""
 
     name: str | None = None
     queue: str | None = None
@@ -29,9 +29,9 @@ class CauseList(Struct, frozen=True):
 
     items: tuple[Cause, ...]
     is_capped: bool = False
-    """There are more failed jobs than were looked at: 1,000, or as many as can be read in a second."""
+    """True: there are more failed jobs than were read: 1,000, or as many as can be read in a second."""
     searched: int = 0
-    """How many failed jobs were looked at, the newest ones."""
+    """How many failed jobs were read, newest first."""
 
 
 async def list_causes(asked: Asked) -> Reply:

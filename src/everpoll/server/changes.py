@@ -1,8 +1,8 @@
-"""Changes: tells screens which topics to read again; one shared message a tick for all of them.
+"""Changes: tells screens which topics to read again, by one message for all screens in each tick.
 
-Promises: a hint may come late (a second) and may be dropped, never the last one: a screen that reads again after each
-hint ends up with what is there. While no screen is connected, nothing is read. A tick that has nothing to tell writes
-nothing. A screen costs its connection, and no memory beside it.
+Promises: a hint may be late (by a second) or dropped, but the last one always comes: a screen that reads again after
+each hint ends up with the current data. While no screen is connected, nothing is read. A tick without changes writes
+nothing. A screen costs its connection and no further memory.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ logger = logging.getLogger("everpoll.server")
 
 TICK_S = 0.25
 LOOK_S = 1.0
-"""How often the store is asked for what writes no events: jobs that end, workers, queues."""
+"""How often the store is queried for changes without events: jobs that end, workers, queues."""
 FIRST_LOOK_S = 1.0
-"""How long the first screen waits for the first look: without one, changes before it would be announced twice."""
+"""How long the first screen waits for the first query: else older changes would be announced, too."""
 TOPICS = ("jobs", "runs", "services", "incidents", "loops", "workers", "queues", "events")
 _OF_KINDS = {
     "job": ("jobs", "queues"),
@@ -66,7 +66,7 @@ class Changes:
             await self._begun.wait()
             yield b"".join(_hint(topic, version) for topic, version in self._versions.items())
             while True:
-                # One object for all: each of them writes the same bytes.
+                # All screens share this object and send the same bytes.
                 await self._ticked.wait()
                 yield self._message
         finally:
@@ -75,14 +75,14 @@ class Changes:
                 self.close()
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop querying."""
         if self._ticking is not None:
             self._ticking.cancel()
         self._ticking = None
         self._seen.clear()
 
     def changed(self, *topics: str) -> None:
-        """Note that something of these topics has changed; the next tick sends it."""
+        """Note that these topics have changed; the next tick sends it."""
         self._changed.update(topics)
 
     async def _tick(self) -> None:
@@ -108,7 +108,7 @@ class Changes:
             self._hub.listeners.remove(self._read_events)
 
     async def _begin(self) -> None:
-        """Look once, then set the versions: a screen that reads after them misses nothing, and reads once."""
+        """Query once, then set the versions: a screen that reads after them misses nothing, and reads once."""
         self._look_here()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_LOOK_S):
@@ -134,11 +134,11 @@ class Changes:
         self._compare("loops", loops)
 
     def _loops(self) -> list[tuple[str, Any]]:
-        # A screen cannot show thousands of loops in motion: the first ones stand for all.
+        # A screen cannot show thousands of moving loops: only the first ones are compared.
         return list(self._app.loops.items())[:200]
 
     async def _look(self) -> None:
-        """Ask the store for what writes no events."""
+        """Query the store for changes without events."""
         try:
             store = await self._store()
             queues = await store.queues()
@@ -154,7 +154,7 @@ class Changes:
         self._compare("workers", [msgspec.structs.replace(one, beat_age_s=0.0) for one in workers])
 
     def _compare(self, topic: str, seen: Any) -> None:
-        # Of the time before the first look nothing is known: it may have changed since the screen has read it.
+        # Nothing is known about the time before the first query: the topic may have changed since the screen read it.
         if topic not in self._seen or self._seen[topic] != seen:
             self._changed.add(topic)
         self._seen[topic] = seen

@@ -1,4 +1,4 @@
-"""Cursors: where a list goes on. Opaque texts for clients; each names its list, so that none is used for another."""
+"""Cursors: the place where the next page of a list begins. Opaque to clients; each is valid for its list only."""
 
 import base64
 import binascii
@@ -17,7 +17,7 @@ def write(kind: str, *place: str | int) -> str:
 
 
 def read_number(kind: str, cursor: str | None) -> int | None:
-    """Return the number that a list goes on behind; None: from its beginning."""
+    """Return the number after which the next page begins; None: the list begins."""
     if cursor is None:
         return None
     place = _read(kind, cursor)
@@ -27,7 +27,7 @@ def read_number(kind: str, cursor: str | None) -> int | None:
 
 
 def read_text(kind: str, cursor: str | None) -> str | None:
-    """Return the name that a list goes on behind; None: from its beginning."""
+    """Return the name after which the next page begins; None: the list begins."""
     if cursor is None:
         return None
     place = _read(kind, cursor)
@@ -49,4 +49,4 @@ def _read(kind: str, cursor: str) -> list[Any]:
 
 
 def _unknown() -> Problem:
-    return bad_argument("after", "is not a cursor of this list: pass on what its last page has answered")
+    return bad_argument("after", "is not a cursor of this list: pass `after` of its last page")

@@ -1,7 +1,7 @@
-"""The dashboard's built files; where they were not built, one sentence at `/`.
+"""Serves the dashboard's built files; if they were not built, one sentence at `/`.
 
 The built index.html has only relative addresses, which begin with `./`. This module replaces that with the way up from
-the requested path. So the dashboard works below any prefix, also behind a proxy that cuts a prefix without telling.
+the requested path. So the dashboard works below any prefix, even behind a proxy that removes one without a header.
 """
 
 import html
@@ -26,7 +26,7 @@ FOR_EVER = "public, max-age=31536000, immutable"
 AGAIN = "no-cache"
 LONGEST_NAME = 60
 KINDS = {".css": "text/css", ".html": HTML, ".js": "text/javascript", ".svg": "image/svg+xml"}
-"""Named here because the machine's own table may say otherwise, and `nosniff` makes browsers believe it."""
+"""Listed here because the machine's own table may differ, and with `nosniff` browsers rely on it."""
 
 
 def dashboard_file(request: Request, segments: list[str]) -> Response | None:
@@ -39,7 +39,7 @@ def dashboard_file(request: Request, segments: list[str]) -> Response | None:
     path = _inside(segments)
     if path is not None and path != index and path.is_file():
         return _file(path, FOR_EVER if segments[0] == "assets" else AGAIN)
-    # A name such as shop.example.com is part of a view's path: only assets/ has files alone.
+    # A view's path may contain a name such as shop.example.com: only assets/ contains nothing but files.
     is_view = segments == [""] or (wants_page(request) and segments[0] != "assets")
     return _index(index, _way_up(request, segments)) if is_view and index.is_file() else None
 
@@ -58,7 +58,7 @@ def _index(path: Path, way_up: str) -> Response:
 
 
 def _inside(segments: list[str]) -> Path | None:
-    """Return the path of a file in the folder; None for steps out of it, whatever they are written as."""
+    """Return the path of a file in the folder; None if the path leads outside, in any notation."""
     if any(not part or part.startswith(".") or any(one in part for one in "/\\\0:") for part in segments):
         return None
     if any(len(part) > LONGEST_NAME for part in segments):

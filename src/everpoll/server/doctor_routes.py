@@ -12,11 +12,11 @@ from everpoll.server.answers import Reply
 from everpoll.server.route import Asked, Route
 
 DOCTOR_LIMIT_S = 60.0
-"""A dozen questions, of which each may take two seconds."""
+"""The limit for a dozen queries, each of which may take two seconds."""
 
 
 class DoctorQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to tell of."""
+    """What the doctor reports."""
 
     transaction_age: Annotated[str, Meta(max_length=100)] = "5m"
     """How long a transaction must be open before it is reported."""
@@ -32,7 +32,7 @@ async def ask_doctor(asked: Asked) -> Reply:
 
 
 def _safe(check: Check) -> Check:
-    """Mask secrets in what a database or a channel said."""
+    """Mask secrets in texts of a database or a channel."""
     return replace(check, says=str(without_secrets(check.says)), remedy=str(without_secrets(check.remedy)))
 
 
@@ -41,7 +41,7 @@ DOCTOR_ROUTES = [
         method="GET",
         path="/api/doctor",
         noun="fleet",
-        summary="Look for what is wrong with the database and the fleet. It answers also while the database is away.",
+        summary="Diagnose the database and the fleet. This works even while the database is unavailable.",
         handler=ask_doctor,
         query=DoctorQuery,
         answer=Diagnosis,

@@ -24,7 +24,7 @@ async def follow_events(asked: Asked) -> EventStream:
 
 
 async def _start(store: Store, given: str, now: str) -> tuple[str, str | None]:
-    """Return the place that a client goes on behind, and why it is another one than it asked for."""
+    """Return the place after which the stream begins, and why it differs from the requested one."""
     if not given:
         return now, None
     try:
@@ -32,10 +32,10 @@ async def _start(store: Store, given: str, now: str) -> tuple[str, str | None]:
     except BadInput:
         return now, "that is not a place in this log"
     if place > place_in_feed(now):
-        return now, "that place is behind the end of this log: it is of another database"
+        return now, "that place is after the end of this log: it is from another database"
     page = await store.events(given, 1)
     if page.is_gap:
-        return now, "events behind that place are too old: they are gone"
+        return now, "events after that place were dropped because of their age"
     return given, None
 
 
@@ -66,7 +66,7 @@ EVENT_ROUTES = [
         method="GET",
         path="/api/events",
         noun="events",
-        summary="Follow the durable log from now on, or behind `Last-Event-ID`: each event once and in order.",
+        summary="Follow the durable log from now on, or after `Last-Event-ID`: each event once and in order.",
         handler=follow_events,
         media=MEDIA,
         example='id: 17\nevent: state\ndata: {"position":"17","queues":[]}\n\n'
@@ -77,7 +77,7 @@ EVENT_ROUTES = [
         method="GET",
         path="/api/changes",
         noun="events",
-        summary="Follow hints for screens: which topic has changed and is to be read again. Hints may be dropped.",
+        summary="Follow hints for screens: a topic has changed, so read it again. Hints may be dropped.",
         handler=follow_changes,
         media=MEDIA,
         example='event: change\ndata: {"topic":"jobs","version":1767323045000}\n\n',

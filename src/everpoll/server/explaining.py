@@ -1,4 +1,4 @@
-"""Explanations: why a job, a run or a service is as it is, without secrets, and the routes that answer with them."""
+"""Explanations of the state of a job, a run or a service, without secrets, and the routes that return them."""
 
 from typing import Unpack
 
@@ -17,11 +17,11 @@ WHY = {
 
 
 def explanation(example: dict[str, str] | None = None, **named: Unpack[Named]) -> Route:
-    """Return a call that explains one thing; `example` has what differs from the explanation of a job."""
+    """Return a route that explains one thing; `example` has the fields that differ from the explanation of a job."""
     return detail(answer=Why, example=WHY | (example or {}), **named)
 
 
 def without_secrets_in(why: Why) -> Why:
-    """Return an explanation without secrets that an error repeats."""
+    """Return an explanation with secrets in errors masked."""
     said = msgspec.to_builtins(why)
     return msgspec.convert({name: without_secrets(value) for name, value in said.items()}, Why)

@@ -2,9 +2,9 @@
 
     store ──one page a look──▶ chunks (the last BUFFER_BYTES) ──▶ each subscriber, from its own place
 
-Promises: a subscriber gets each event behind its place once and in order, whether it comes from the buffer or, where
-that does not reach back far enough, from the store. A slow subscriber falls out of the buffer and reads the store: it
-costs no memory. Nothing is read while there is no subscriber. An outage of the store is waited out.
+Promises: a subscriber gets each event after its place once and in order, from the buffer or, if
+that does not reach back far enough, from the store. A slow subscriber leaves the buffer and reads the store: it
+costs no memory. Nothing is read while there is no subscriber. After an outage of the store, reading goes on.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ LOOK_S = 0.1
 OUTAGE_S = 1.0
 BUFFER_BYTES = 4 * 2**20
 CATCH_UP_LIMIT = 8
-"""Subscribers that read the store at a time: the others wait for their turn."""
+"""How many subscribers read the store at a time; the others wait."""
 
 
 def event_frame(event: Event) -> bytes:
-    """Return an event of the log as it is sent."""
+    """Return the frame of an event of the log."""
     shown = {
         "at": event.at,
         "kind": event.kind,
@@ -48,7 +48,7 @@ def event_frame(event: Event) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one look brought: the events behind `start`, up to `end`."""
+    """The events of one query: those after `start`, up to `end`."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class FeedHub:
         self._chunks: deque[Chunk] = deque()
         self._bytes = 0
         self._place: int | None = None
-        """Up to where the log was read."""
+        """The place up to which the log was read."""
         self._subscribers = 0
         self._ticked = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
@@ -94,7 +94,7 @@ class FeedHub:
         self._bytes = 0
 
     async def behind(self, place: int) -> AsyncGenerator[bytes, None]:
-        """Yield the frames of all events behind a place, those of the past first; never ends."""
+        """Yield the frames of all events after a place, past ones first; never ends."""
         with self.following():
             while True:
                 ticked, found = self._ticked, self._buffered(place)
@@ -110,7 +110,7 @@ class FeedHub:
                     yield found
 
     def _buffered(self, place: int) -> bytes | None:
-        """Return the frames behind a place; None: the buffer does not reach back so far."""
+        """Return the frames after a place; None: the buffer does not reach back that far."""
         if self._place is None:
             return None
         if place >= self._place:
@@ -121,7 +121,7 @@ class FeedHub:
         return b"".join(parts)
 
     async def _caught_up(self, place: int) -> tuple[int, bytes]:
-        """Read one page from the store; return how far it goes, and its frames."""
+        """Read one page from the store; return its last place and its frames."""
         reached = self._place
         async with self._turns:
             store = await self._store()
@@ -133,7 +133,7 @@ class FeedHub:
         frames = b"".join(map(event_frame, page.events))
         place = max(place, place_in_feed(page.after))
         if len(page.events) < PAGE and reached is not None:
-            # Nothing appears before a place that was handed out earlier: all up to there was on this page.
+            # No event appears before a place that was read earlier, so this page had everything up to that place.
             place = max(place, reached)
         if not page.events and reached is None:
             await asyncio.sleep(LOOK_S)

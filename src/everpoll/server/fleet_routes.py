@@ -24,11 +24,11 @@ from everpoll.version import __version__
 logger = logging.getLogger("everpoll.server")
 
 COUNT_S = 3.0
-"""How long the rows of a table are counted: the list must come although the database of one table does not answer."""
+"""How long counting the rows of a table may take: one database that does not answer must not hold up the list."""
 
 
 class FleetQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of a list."""
+    """The page of a list."""
 
     limit: Limit = 1_000
     after: After = None
@@ -38,7 +38,7 @@ class WorkerItem(Struct, frozen=True, kw_only=True):
     """A worker."""
 
     incarnation: str
-    """Random for each start: a name is a label, this is the identity."""
+    """The identity of the worker's process, random for each start; `label` is only for people."""
     label: str
     host: str
     pid: int
@@ -51,13 +51,13 @@ class WorkerItem(Struct, frozen=True, kw_only=True):
     is_alive: bool
     stopped_at: datetime | None
     table: str | None = None
-    """The adopted table of which it runs rows; null: it runs tasks of its queues. Those of this process are listed."""
+    """The adopted table whose rows it runs, in this process; null: it runs tasks of its queues."""
     has_more_running: bool = False
-    """More tasks may run than were counted: counting those of thousands of priorities has a bound."""
+    """True: more tasks may run than `running`, because counting is bounded."""
 
 
 class WorkerPage(Page, frozen=True, kw_only=True):
-    """Workers: those alive, and those that ended within a day."""
+    """Workers that are alive, and those that ended within a day."""
 
     items: list[WorkerItem]
     after: str | None
@@ -74,9 +74,9 @@ class TablesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which tables to list."""
 
     check: bool = False
-    """Look at columns, indexes and push of each table, too."""
+    """Also check columns, indexes and push of each table."""
     counts: bool = False
-    """Count the rows of each status, too."""
+    """Also count the rows of each status."""
 
 
 class TableItem(Struct, frozen=True, kw_only=True):
@@ -85,13 +85,13 @@ class TableItem(Struct, frozen=True, kw_only=True):
     name: str
     has_handler: bool
     mapping: dict[str, str | None]
-    """Which column and which word stand for what."""
+    """The columns and status words of the mapping."""
     poller: PollerHealth | None
-    """None while it does not run here."""
+    """The metrics of its poller; null while it does not run in this process."""
     findings: list[Finding] | None
-    """None unless they were asked for."""
+    """The findings; null without `check`."""
     counts: list[StatusCount] | None
-    """Rows by status of the mapping; null unless they were asked for, and where they cannot be counted."""
+    """Rows by status; null without `counts`, or if they cannot be counted."""
 
 
 class TablePage(Page, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ def _worker(one: WorkerInfo, gone: set[int]) -> WorkerItem:
 
 
 def _table_worker(adopted: AdoptedTable) -> WorkerItem | None:
-    """Return the worker of an adopted table in this process; None while it does not run."""
+    """Return the worker of an adopted table in this process; None if it does not run."""
     worker, started_at = adopted.worker, adopted.started_at
     if worker is None or started_at is None:
         return None
@@ -194,12 +194,12 @@ async def _table(adopted: AdoptedTable, check: bool, counts: list[StatusCount] |
 
 
 async def _counts(adopted: AdoptedTable) -> list[StatusCount] | None:
-    """Return the rows by status; None where they cannot be counted."""
+    """Return the rows by status; None if they cannot be counted."""
     try:
         async with asyncio.timeout(COUNT_S):
             return await adopted.source.counts()
     except Exception:
-        # The table is away, or does not fit: its findings and its poller say why, so the list must not fail with it.
+        # The table is not reachable or does not fit. Its findings and its poller tell why, so the list must not fail.
         logger.debug("the rows of table %r cannot be counted", adopted.name, exc_info=True)
         return None
 
@@ -243,7 +243,7 @@ FLEET_ROUTES = [
     listing(
         path="/api/workers",
         noun="fleet",
-        summary="List workers: those alive, and those that ended within a day.",
+        summary="List the workers that are alive, and those that ended within a day.",
         handler=list_workers,
         query=FleetQuery,
         answer=WorkerPage,
@@ -252,7 +252,7 @@ FLEET_ROUTES = [
     listing(
         path="/api/schedules",
         noun="fleet",
-        summary="List schedules: which job is enqueued when.",
+        summary="List schedules, with the job and the times of each.",
         handler=list_fleet_schedules,
         query=FleetQuery,
         answer=SchedulePage,

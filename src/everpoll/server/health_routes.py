@@ -12,7 +12,7 @@ from everpoll.server.answers import Reply
 from everpoll.server.prober import StoreHealth
 from everpoll.server.route import Asked, Route
 
-HIDDEN = "an error; callers with a token see which"
+HIDDEN = "an error; callers with a token see its text"
 
 
 class HealthAnswer(Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class HealthAnswer(Struct, frozen=True, kw_only=True):
 
     healthy: bool
     store: StoreHealth | None
-    """Whether the database answers; None where the app has no work in one."""
+    """Whether the database answers; null if the app has no work in one."""
     worker: PollerHealth | None
     tables: dict[str, PollerHealth]
     services: PollerHealth | None
@@ -100,7 +100,7 @@ HEALTH_ROUTES = [
         method="GET",
         path="/health",
         noun="health",
-        summary="Tell whether this process does its work. 503: it does not, or its database is away.",
+        summary="Tell whether this process does its work. 503: it does not, or its database is unavailable.",
         handler=show_health,
         answer=HealthAnswer,
         also=(503,),

@@ -37,7 +37,7 @@ class IncidentItem(Struct, frozen=True, kw_only=True):
     id: str
     service: str
     dependency: str | None
-    """None: the service itself."""
+    """The dependency; null: the service itself."""
     status: Literal["up", "degraded", "down", "unknown"]
     error: str | None
     is_open: bool
@@ -63,13 +63,13 @@ class IncidentPage(Page, frozen=True, kw_only=True):
 
 
 class AckOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """The operator that has taken notice."""
+    """The operator that acknowledges the incident."""
 
     by: Annotated[str, Meta(max_length=200)] = ""
 
 
 class NewWindow(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A window: from `starts_at` to `ends_at`, or every week on `days` from `at`, `lasting` so long."""
+    """A window: from `starts_at` to `ends_at`, or every week on `days` at the time `at`, for the duration `lasting`."""
 
     id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     starts_at: datetime | None = None
@@ -183,7 +183,7 @@ def _window(planned: PlannedWindow, now: float) -> WindowItem:
 
 
 def incident_item(info: IncidentInfo) -> IncidentItem:
-    """Return an incident as it is shown."""
+    """Return an incident for the API."""
     fields: dict[str, Any] = msgspec.structs.asdict(info)
     instants = ("since", "opened_at", "closed_at", "acknowledged_at")
     return IncidentItem(
@@ -244,7 +244,7 @@ INCIDENT_ROUTES = [
     order(
         path="/api/incidents/{id}/ack",
         noun="services",
-        summary="Tell that an operator knows of an incident: no alerts and reminders from now on. 409: it is over.",
+        summary="Acknowledge an incident: no alerts and reminders from now on. 409: it is over.",
         handler=acknowledge_incident,
         body=AckOrder,
         needs_body=False,

@@ -1,4 +1,4 @@
-"""The filter of jobs, the same for the list and for bulk actions: an order touches exactly what the list shows."""
+"""The filter of jobs for the list and for bulk actions: an action changes exactly the jobs in the list."""
 
 from datetime import datetime
 
@@ -8,30 +8,30 @@ from everpoll.stores.contract import TaskFilter, TaskState
 
 
 class JobFilter(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which jobs. An empty text counts as absent."""
+    """A filter of jobs. An empty text counts as absent."""
 
     state: TaskState | None = None
     queue: str | None = None
     name: str | None = None
     error: str | None = None
-    """The class of its last error, as "ValueError"."""
+    """The class of the last error, such as "ValueError"."""
     q: str | None = None
-    """A text in its arguments, or `member:value`, as "user:7"."""
+    """A text in the arguments, or `member:value`, such as "user:7"."""
     since: datetime | None = field(default=None, name="from")
-    """Enqueued then or later …"""
+    """Enqueued at this time or later …"""
     until: datetime | None = field(default=None, name="to")
-    """… and before that."""
+    """… and before this time."""
     ended_from: datetime | None = None
-    """Ended then or later: only ended jobs …"""
+    """Ended at this time or later (only ended jobs) …"""
     ended_to: datetime | None = None
-    """… and before that."""
+    """… and before this time."""
     retrying: bool = False
     """Only jobs that failed and wait for their next attempt."""
 
     @property
     def wanted(self) -> TaskFilter:
-        """As the store wants it."""
-        # Written as in the dashboard: the member of an argument.
+        """The filter for the store."""
+        # `member:value`, as the dashboard writes it.
         q = None if self.q is None else self.q.removeprefix("args.")
         return TaskFilter(
             state=self.state,

@@ -40,11 +40,11 @@ class JobItem(Struct, frozen=True, kw_only=True, gc=False):
     priority: int
     attempt: int
     attempts: int | None
-    """How many attempts it has in all; null: this server was started without the app that says so."""
+    """How many attempts it may make in all; null: this server has no app that registers the job."""
     created_at: datetime
     due_at: datetime
     scheduled_for: datetime | None
-    """The slot for which a schedule enqueued it; null: no schedule did."""
+    """The scheduled time for which a schedule enqueued it; null: no schedule did."""
     started_at: datetime | None
     ended_at: datetime | None
     worker: str | None
@@ -53,17 +53,17 @@ class JobItem(Struct, frozen=True, kw_only=True, gc=False):
     kwargs: dict[str, Any]
     progress: Any
     error: JobError | None
-    """Of its last failed attempt, without traceback."""
+    """The error of the last failed attempt, without traceback."""
     limit: JobLimit | None
     """The key that it counts for, how many of the key may run at a time, and how many may start in a stretch; null: no
     limit."""
     then_id: int | None
-    """The job that waits, or waited, for the end of this one; null: none."""
+    """The job that waits, or waited, for the end of this one; null if there is none."""
     takes: Takes | None
     """What it takes from the jobs that it waits for, or waited for: the result of one (a chain), or the end of all (a
     group); null: it waits for none."""
     blockers: int
-    """How many jobs it still waits for; above 0, no worker starts it."""
+    """How many jobs it still waits for; no worker starts it before this is 0."""
 
 
 class LeadingJob(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class JobMembers(Struct, frozen=True, kw_only=True):
 
 
 class JobAction(Struct, frozen=True, kw_only=True):
-    """What an operator did: `what`, `by`, `why`."""
+    """An action of an operator: `what`, `by`, `why`."""
 
     at: datetime
     body: Any
@@ -97,7 +97,7 @@ class JobDetail(JobItem, frozen=True, kw_only=True):
     """Everything about a job."""
 
     version: int
-    """Of its arguments; a job takes new ones with the version that it is registered with."""
+    """The version of its arguments; new jobs get the version that is registered."""
     result: Any
     exact: dict[str, str]
     """The JSON of those of `args`, `kwargs`, `result` and `progress` that have an integer beyond 2^53: a string in the
@@ -107,7 +107,7 @@ class JobDetail(JobItem, frozen=True, kw_only=True):
     trail: list[dict[str, Any]]
     """The decisions about it, in order."""
     actions: list[JobAction]
-    """What operators did to it, oldest first."""
+    """The actions of operators, oldest first."""
     rescues: int
     deadline_at: datetime | None
     waits_for: list[LeadingJob]
@@ -123,14 +123,14 @@ class JobPage(Page, frozen=True, kw_only=True, omit_defaults=True):
     items: list[JobItem]
     after: str | None
     searched_back_to: datetime | None = None
-    """Set where the page is short because no more jobs were looked at: the oldest of them was enqueued then."""
+    """Set if a bounded search made the page short: when the oldest job that was read was enqueued."""
 
 
 Shown = TypeVar("Shown", bound=JobItem)
 
 
 def job_items(tasks: Sequence[TaskInfo], jobs: Jobs) -> list[JobItem]:
-    """Return jobs as lists show them; `jobs` are those that are registered here."""
+    """Return jobs for lists; `jobs` are those that are registered here."""
     texts = each_without_secrets([_texts(task) for task in tasks])
     return [_item(JobItem, task, jobs, safe) for task, safe in zip(tasks, texts, strict=True)]
 
@@ -142,7 +142,7 @@ def job_detail(
     waits_for: Sequence[TaskInfo] = (),
     group: GroupInfo | None = None,
 ) -> JobDetail:
-    """Return everything about a job, without what are secrets by their names."""
+    """Return everything about a job, with secrets masked."""
     texts, result = without_secrets(_texts(task)), without_secrets(task.result)
     args, kwargs, progress, _ = texts
     fields = {"args": args, "kwargs": kwargs, "result": result, "progress": progress}
@@ -177,16 +177,16 @@ def _members(group: GroupInfo) -> JobMembers:
 
 
 def _texts(task: TaskInfo) -> list[Any]:
-    """Return what may have a secret in it: arguments, progress, and the last error."""
+    """Return the fields that may contain a secret: arguments, progress, and the last error."""
     args, kwargs = _call(task.args)
     last = next((entry for entry in reversed(task.trail) if "error" in entry), None) if task.trail else None
-    # Without its traceback before anything else: that is by far the longest text of a list.
+    # Drop the traceback first, because it is by far the longest text of a list.
     error = None if last is None else {name: last[name] for name in last if name != "traceback"}
     return [args, kwargs, task.progress, error]
 
 
 def _item(shape: type[Shown], task: TaskInfo, jobs: Jobs, texts: list[Any], **more: Any) -> Shown:
-    """Return a job in this shape, with its texts; `more` are the fields that lists do not show."""
+    """Return a job for lists or, with `more` fields, in detail; `texts` are its texts without secrets."""
     # No loop over the fields: a page has hundreds of jobs.
     args, kwargs, progress, error = texts
     return shape(
@@ -219,10 +219,10 @@ def _item(shape: type[Shown], task: TaskInfo, jobs: Jobs, texts: list[Any], **mo
 
 def _call(args: Any) -> tuple[list[Any], dict[str, Any]]:
     if isinstance(args, dict) and isinstance(args.get("args", []), list) and isinstance(args.get("kwargs", {}), dict):
-        # What a task before it brought is the first argument.
+        # The result of the task before it is the first argument.
         first = [args["input"]] if "input" in args else []
         return [*first, *args.get("args", [])], args.get("kwargs", {})
-    # Written by another program: shown as it is.
+    # Another program wrote it: show it unchanged.
     return (args, {}) if isinstance(args, list) else ([args], {})
 
 
@@ -231,7 +231,7 @@ def _slot(args: Any) -> datetime | None:
     try:
         return datetime.fromtimestamp(slot, UTC) if isinstance(slot, int | float) else None
     except (ValueError, OverflowError, OSError):
-        return None  # written by another program
+        return None  # another program wrote it
 
 
 def _error(entry: dict[str, Any]) -> JobError:
@@ -242,7 +242,7 @@ def _read_error(entry: dict[str, Any]) -> JobError:
     try:
         return msgspec.convert(entry, JobError)
     except msgspec.ValidationError:
-        # Written by another program: whatever it is, it has this one field.
+        # Another program wrote it: show it in this one field.
         return JobError(error=str(entry.get("error")))
 
 

@@ -28,7 +28,7 @@ from everpoll.stores.operations import Retried
 
 LIST = "jobs"
 SEARCHES_LIMIT = 5
-"""Searches of a list without a filter before its page may be empty: 50,000 tasks that are not jobs."""
+"""How many searches a list without a filter makes before its page may be empty: 50,000 tasks that are not jobs."""
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -36,7 +36,7 @@ class JobsQuery(JobFilter, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Which jobs to list."""
 
     limit: Limit = 50
-    """A page has at most 500 jobs, also for a higher limit: `after` continues the list."""
+    """A page has at most 500 jobs, even with a higher limit: `after` continues the list."""
     after: After = None
 
 
@@ -54,13 +54,13 @@ class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
     priority: Annotated[int, Meta(ge=-1_000_000_000, le=1_000_000_000)] | None = None
     key: Name | None = None
     on_conflict: OnConflict | None = None
-    """Where another task has the key: answer with it, refuse (409), or let a waiting one take the new arguments."""
+    """If another task has the key: return that task, refuse (409), or give a waiting task the new arguments."""
     unique_for: str | float | None = None
     """`"10m"`, or a number of seconds: for so long a task has its key, also if it has ended."""
 
 
 SHOWN = (GROUP_KIND,)
-"""Kinds of tasks that are shown beside jobs."""
+"""The kinds of tasks that are shown as well as jobs."""
 
 
 class CancelOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,7 +85,7 @@ async def _page(store: Store, query: JobsQuery) -> TaskPage:
     page = await store.tasks(wanted, limit, cursors.read_number(LIST, query.after))
     if wanted not in _WITHOUT_FILTER:
         return page
-    # Many services and runs may be newer than the newest job: a list without a filter must not seem empty.
+    # Many services and runs may be newer than the newest job: a list without a filter must still find jobs.
     for _ in range(SEARCHES_LIMIT - 1):
         if page.tasks or page.after is None:
             break
@@ -100,7 +100,9 @@ async def start_job(asked: Asked) -> Reply:
         job = asked.serving.app.jobs[new.name]
     except JobNotFound as error:
         if not len(asked.serving.app.jobs):
-            raise Problem(409, "this server has no jobs: start it with the app that has, everpoll serve APP") from None
+            raise Problem(
+                409, "this server has no jobs: start it with the app that registers them, everpoll serve APP"
+            ) from None
         raise bad_argument("name", str(error)) from None
     flaw = job.argument_flaw(new.args, new.kwargs)
     if flaw is not None:
@@ -232,13 +234,13 @@ JOB_ROUTES = [
     explanation(
         path="/api/jobs/{id}/why",
         noun="jobs",
-        summary="Say why a job is where it is, with the evidence.",
+        summary="Explain the state of a job, with the evidence.",
         handler=explain_job,
     ),
     order(
         path="/api/jobs/{id}/cancel",
         noun="jobs",
-        summary="End a queued job, or ask the worker of a running one to. 409: it has ended.",
+        summary="Cancel a queued job, or ask the worker of a running job to end it. 409: it has ended.",
         handler=cancel_job,
         body=CancelOrder,
         needs_body=False,
@@ -259,7 +261,7 @@ JOB_ROUTES = [
     order(
         path="/api/jobs/{id}/run-now",
         noun="jobs",
-        summary="Make a queued job due at once, whatever delay or backoff it waits for. 409: it runs, or has ended.",
+        summary="Make a queued job due at once, and end its delay or backoff. 409: it runs, or has ended.",
         handler=run_job_now,
         answer=JobDetail,
         example=DETAIL | {"state": "queued"},

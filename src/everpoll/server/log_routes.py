@@ -1,4 +1,4 @@
-"""The durable log as a list, newest first: what a screen shows before it follows `/api/events`.
+"""The durable log as a list, newest first, for a screen that then follows `/api/events`.
 
 Promises: a page reads at most SCAN events, whatever the filter: a page that is short because of that says how far back
 it looked, and has a cursor that goes on from there.
@@ -23,7 +23,7 @@ from everpoll.stores.feed_positions import place_in_feed
 LIST = "log"
 WINDOW = 500
 SCAN = 5_000
-"""Events that one page looks at, at most."""
+"""How many events one page reads."""
 Word = Annotated[str, Meta(max_length=500)] | None
 
 
@@ -31,14 +31,14 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which events to list."""
 
     kind: Word = None
-    """Of what: "job", "watch", "service", "incident", "queue", "loop", "bulk" … Looks are of their service."""
+    """"job", "watch", "service" (also for its looks), "incident", "queue", "loop", "bulk" …"""
     name: Word = None
-    """Of the job, watch, queue, loop or service."""
+    """The name of the job, watch, queue, loop or service."""
     key: Word = None
     task: Annotated[str, Meta(max_length=30)] | None = None
-    """Only those about this task."""
+    """Only events about this task."""
     at: Annotated[str, Meta(max_length=30)] | None = None
-    """The position of an event: begin with it, and go back from there."""
+    """The position of an event: the list begins with it and goes back from there."""
     limit: Limit = 50
     after: After = None
 
@@ -47,7 +47,7 @@ class LogItem(Struct, frozen=True, kw_only=True):
     """One event."""
 
     position: str
-    """Its place in the log: `Last-Event-ID` of `/api/events` goes on behind it."""
+    """The place in the log: with it as `Last-Event-ID`, `/api/events` begins after this event."""
     at: datetime
     kind: str
     name: str
@@ -63,7 +63,7 @@ class LogPage(Page, frozen=True, kw_only=True, omit_defaults=True):
     items: list[LogItem]
     after: str | None
     searched_back_to: datetime | None = None
-    """Set where the page is short because no more events were looked at: the oldest of them happened then."""
+    """Set if the page is short because the search is bounded: the oldest event that was read is from this time."""
 
 
 async def list_log(asked: Asked) -> LogPage:
@@ -129,7 +129,7 @@ def _fits(event: Event, query: LogQuery) -> bool:
 
 
 def _subject(event: Event) -> tuple[tuple[str, ...], tuple[str | None, ...]]:
-    """Return the kinds and names under which an event is found: what is about a service or an incident, by its name."""
+    """Return the kinds and names by which an event is found; for incidents, those of the service."""
     if event.kind == INCIDENT_KIND:
         return (event.kind,), (event.name, event.key)
     if event.kind != CHECK_KIND:

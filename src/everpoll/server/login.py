@@ -13,7 +13,7 @@ from everpoll.server.plain_pages import HTML, plain_page
 
 FORM_LIMIT = 10_000
 _OWN_PATH = re.compile(r"/(?![/\\])[!-~]{0,4000}")
-"""A path of this server: `//host` and `/\\host` would lead to another one."""
+"""A path of this server: `//host` and `/\\host` would lead to another server."""
 _FORM = """<h1>everpoll</h1>
 <p{kind}>{message}</p>
 <form method="post" action="{action}">
@@ -38,7 +38,7 @@ _USUAL_MESSAGE = "This server needs a token."
 
 
 def login_page(request: Request, message: str = _USUAL_MESSAGE, back: str = "/") -> Response:
-    """Return the form, as the answer to a request without a token. Its answer leads to `back`, below the mount."""
+    """Return the form, as the answer to a request without a token. After the login, the browser goes to `back`."""
     action = f"{base_of(request.scope)}/login"
     kind = "" if message == _USUAL_MESSAGE else ' class="error" role="alert"'
     form = _FORM.format(message=html.escape(message), kind=kind, action=html.escape(action), back=html.escape(back))
@@ -47,21 +47,21 @@ def login_page(request: Request, message: str = _USUAL_MESSAGE, back: str = "/")
 
 
 def logged_in_page(request: Request) -> Response:
-    """Return the page for a browser that is logged in already: the way to the dashboard, and the way out."""
+    """Return the page for a browser that is logged in already, with links to the dashboard and to log out."""
     base = html.escape(base_of(request.scope))
     page = plain_page(request, "Logged in · everpoll", _LOGGED_IN.format(base=base))
     return Response(page, 200, {"Cache-Control": "no-store"}, HTML)
 
 
 def asked_page(request: Request, segments: list[str]) -> str:
-    """Return the address of the requested page below the mount, for the way back to it."""
+    """Return the address of the requested page below the mount, to go back to it after the login."""
     query = request.scope.get("query_string", b"").decode("latin-1")
     path = "/" + "/".join(quote(part, safe="") for part in segments)
     return f"{path}?{query}" if query else path
 
 
 def log_in(request: Request, access: Access, body: bytes, now: float) -> Response:
-    """Answer the form: a cookie and the way back for a token that is known, the form again for any other."""
+    """Answer the form: for a valid token with a cookie and a redirect, else with the form again."""
     fields = parse_qs(body.decode("latin-1"), max_num_fields=10) if len(body) <= FORM_LIMIT else {}
     role = access.role_for(fields.get("token", [""])[0].strip())
     given = fields.get("back", ["/"])[0]
@@ -74,7 +74,7 @@ def log_in(request: Request, access: Access, body: bytes, now: float) -> Respons
 
 
 def log_out(request: Request) -> Response:
-    """Forget the cookie."""
+    """Delete the cookie."""
     answer = RedirectResponse(f"{base_of(request.scope)}/", 303)
     _set_cookie(request, answer, "", 0)
     return answer

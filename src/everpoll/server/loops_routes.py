@@ -1,4 +1,4 @@
-"""Loops: those of this process are listed and operated, those of other processes are listed."""
+"""Loops: lists those of all processes, and operates those of this process."""
 
 import os
 import socket
@@ -40,11 +40,11 @@ class LoopItem(Struct, frozen=True, kw_only=True):
     next_due_at: datetime | None
     last_error: str | None
     strip: str
-    """Its last 120 runs, oldest first, a letter each: o ok, f failed, z snoozed, s stopped, - skipped, c canceled."""
+    """The last 120 runs, oldest first, one letter each: o ok, f failed, z snoozed, s stopped, - skipped, c canceled."""
     worker: str | None
-    """The worker of the process that runs it; null: this process, where it can be operated."""
+    """The worker of the process that runs it; null: this process, which can operate it."""
     is_alive: bool
-    """False: its process has ended, or is silent."""
+    """False: its process has ended, or sends no heartbeats."""
 
 
 class LoopPage(Page, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ async def reset_loop(asked: Asked) -> LoopItem:
 async def _loop(asked: Asked) -> Loop:
     loops, name = asked.serving.app.loops, asked.params["name"]
     if name not in loops and (others := [one.worker for one in await _elsewhere(asked) if one.name == name]):
-        raise Problem(409, f"loop {name!r} runs in another process: operate it there, with worker {others[0]}")
+        raise Problem(409, f"loop {name!r} runs in another process: operate it in the process of worker {others[0]}")
     return loops[name]
 
 
@@ -151,10 +151,10 @@ ITEM: dict[str, Any] = {
     "is_alive": True,
 }
 _ACTIONS = {
-    "trigger": (trigger_loop, "Run a loop now. One that is paused is left alone.", ITEM | {"phase": "running"}),
+    "trigger": (trigger_loop, "Run a loop now. A paused loop does not run.", ITEM | {"phase": "running"}),
     "pause": (pause_loop, "Start no more runs of a loop.", ITEM | {"phase": "paused"}),
     "resume": (resume_loop, "Let a loop go on.", ITEM),
-    "reset": (reset_loop, "Forget the failures of a loop; one that has stopped starts again.", ITEM),
+    "reset": (reset_loop, "Forget the failures of a loop; a stopped loop starts again.", ITEM),
 }
 
 LOOP_ROUTES = [

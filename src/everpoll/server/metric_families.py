@@ -24,7 +24,7 @@ from everpoll.stores.set_aside import is_set_aside
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
 PHASES = ("idle", "waiting", "running", "paused", "open", "stopped", "closed")
 LABELS_LIMIT = 200
-"""Queues, loops and counters of watches that have series of their own; further ones are left out."""
+"""How many queues, loops and counters of watches have series of their own; further ones are left out."""
 
 _MIDDLE = 2 / (BASE + 1)
 _JOBS = frozenset({"job", "table"})
@@ -38,7 +38,7 @@ _TIMES: dict[str, tuple[str, str, bool]] = {
 _POLLER: dict[str, tuple[str, Callable[[PollerHealth], float | None]]] = {
     "everpoll_poller_healthy": ("1: it polls and beats.", lambda one: one.healthy),
     "everpoll_poller_polls_per_minute": ("Looks at the store.", lambda one: one.polls_per_minute),
-    "everpoll_poller_rows_per_poll": ("Tasks found by one look, on average.", lambda one: one.rows_per_poll),
+    "everpoll_poller_rows_per_poll": ("Tasks found by one query, on average.", lambda one: one.rows_per_poll),
     "everpoll_poller_lease_success_ratio": (
         "Leases that were won and kept.",
         lambda one: one.lease_success_rate,
@@ -47,17 +47,23 @@ _POLLER: dict[str, tuple[str, Callable[[PollerHealth], float | None]]] = {
         "How long a lease takes, on average.",
         lambda one: one.lease_latency_s,
     ),
-    "everpoll_poller_consecutive_errors": ("Looks or heartbeats that failed in a row.", lambda o: o.consecutive_errors),
-    "everpoll_poller_heartbeat_age_seconds": ("Since the last answered heartbeat.", lambda one: one.heartbeat_age_s),
+    "everpoll_poller_consecutive_errors": (
+        "Queries or heartbeats that failed in a row.",
+        lambda o: o.consecutive_errors,
+    ),
+    "everpoll_poller_heartbeat_age_seconds": (
+        "Time since the last answered heartbeat.",
+        lambda one: one.heartbeat_age_s,
+    ),
     "everpoll_poller_running": ("Handlers that run.", lambda one: one.running),
     "everpoll_poller_slots": ("Handlers that may run at a time.", lambda one: one.slots),
 }
 _METER: dict[str, tuple[str, Callable[[Meter], float]]] = {
     "everpoll_poller_leased": ("Tasks that were leased.", lambda one: one.leased),
-    "everpoll_poller_missed": ("Tasks that another worker was quicker to lease.", lambda one: one.missed),
+    "everpoll_poller_missed": ("Tasks that another worker leased first.", lambda one: one.missed),
     "everpoll_poller_settled": ("Tasks with a written outcome.", lambda one: one.settled),
     "everpoll_poller_lost": ("Results that were dropped: another worker owned the task.", lambda one: one.lost),
-    "everpoll_poller_errors": ("Looks and heartbeats that failed.", lambda one: one.errors),
+    "everpoll_poller_errors": ("Queries and heartbeats that failed.", lambda one: one.errors),
 }
 
 
@@ -119,7 +125,7 @@ def loops(cards: Iterable[LoopCard]) -> Iterator[Metric]:
     runs = CounterMetricFamily("everpoll_loop_runs", "Runs that began.", labels=("loop",))
     failures = GaugeMetricFamily("everpoll_loop_failures", "Runs that failed in a row.", labels=("loop",))
     interval = GaugeMetricFamily("everpoll_loop_interval_seconds", "Between two runs, now.", labels=("loop",))
-    phase = GaugeMetricFamily("everpoll_loop_phase", "1 for the phase that it is in.", labels=("loop", "phase"))
+    phase = GaugeMetricFamily("everpoll_loop_phase", "1 for the current phase of the loop.", labels=("loop", "phase"))
     for card in itertools.islice(cards, LABELS_LIMIT):
         runs.add_metric((card.name,), card.runs)
         failures.add_metric((card.name,), card.failures)
@@ -130,7 +136,7 @@ def loops(cards: Iterable[LoopCard]) -> Iterator[Metric]:
 
 
 def queues(infos: Iterable[QueueInfo], now: float) -> Iterator[Metric]:
-    """Yield metrics of the tasks that wait in the queues of the store, whichever process serves them."""
+    """Yield metrics of the tasks that wait in the queues of the store."""
     family = GaugeMetricFamily("everpoll_queue_tasks", "Live tasks, up to 10,000.", labels=("queue", "state"))
     oldest = GaugeMetricFamily("everpoll_queue_oldest_wait_seconds", "Of its ready tasks.", labels=("queue",))
     paused = GaugeMetricFamily("everpoll_queue_paused", "1: no worker leases from it.", labels=("queue",))
@@ -144,7 +150,7 @@ def queues(infos: Iterable[QueueInfo], now: float) -> Iterator[Metric]:
 
 
 def set_aside(tasks: Iterable[TaskInfo]) -> Iterator[Metric]:
-    """Tasks that workers of the fleet have set aside, because none of them can run these."""
+    """Yield metrics of tasks that workers have set aside, because none of them registers their names."""
     family = GaugeMetricFamily(
         "everpoll_set_aside_tasks", "Tasks that wait for a worker that registers them, up to 1,000.", labels=("queue",)
     )
@@ -155,12 +161,12 @@ def set_aside(tasks: Iterable[TaskInfo]) -> Iterator[Metric]:
 
 
 def schedules(infos: Iterable[ScheduleInfo], now: float) -> Iterator[Metric]:
-    """The schedules of the store, whichever process registers them."""
+    """Yield metrics of the schedules of the store, of all processes."""
     registered = GaugeMetricFamily(
         "everpoll_schedule_registered", "1: a live worker registers it; 0: it enqueues nothing.", labels=("schedule",)
     )
     late = GaugeMetricFamily(
-        "everpoll_schedule_lateness_seconds", "For how long its next slot has been over.", labels=("schedule",)
+        "everpoll_schedule_lateness_seconds", "How long its next scheduled time has passed.", labels=("schedule",)
     )
     for info in itertools.islice(infos, LABELS_LIMIT):
         registered.add_metric((info.name,), info.is_registered)
@@ -170,7 +176,7 @@ def schedules(infos: Iterable[ScheduleInfo], now: float) -> Iterator[Metric]:
 
 
 def processes(children: ChildProcesses) -> Iterator[Metric]:
-    """The child processes that run jobs with `run="process"` in this process."""
+    """Yield metrics of the child processes of this process that run jobs with `run="process"`."""
     yield GaugeMetricFamily("everpoll_process_children_busy", "Child processes that run a job.", children.busy)
     yield GaugeMetricFamily("everpoll_process_children_limit", "Child processes at most.", children.limit)
 
@@ -196,7 +202,7 @@ def services(looks: Mapping[str, int], alerts: Mapping[str, int]) -> Iterator[Me
 
 
 def monitoring(statuses: Mapping[str, int], open_breakers: int, incidents: int, outbox: int) -> Iterator[Metric]:
-    """Yield metrics of the services of the store, whichever process looks at them."""
+    """Yield metrics of the services of the store, of all processes."""
     family = GaugeMetricFamily("everpoll_services", "Services, by status.", labels=("status",))
     for status, count in sorted(statuses.items()):
         family.add_metric((status,), count)

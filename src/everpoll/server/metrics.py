@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: what this process did, and what waits in the store.
+"""Metrics for Prometheus: counts of this process, and of the tasks that wait in the store.
 
 Promises: a registry of its own, so that the program that everpoll is part of keeps its metrics apart. Gauges of the
 store are read at most every STORE_S, however often it is scraped; a store that is away shows as `everpoll_store_up 0`,
@@ -38,7 +38,7 @@ STORE_S = 5.0
 READ_S = 2.0
 SET_ASIDE_LIMIT = 1_000
 SET_ASIDE = TaskFilter(state="queued", error=UNKNOWN_JOB)
-"""What an index finds: tasks that a worker could not run."""
+"""How many tasks are counted that no worker could run."""
 
 
 class MeasuredApp(Protocol):
@@ -78,13 +78,13 @@ class Metrics:
         self.registry.register(self._stored)
 
     async def text(self) -> bytes:
-        """Return the metrics as they are now."""
+        """Return the current metrics."""
         await self._stored.refresh()
         return generate_latest(self.registry)
 
 
 class _Process(Collector):
-    """What this process knows itself."""
+    """The metrics of this process."""
 
     def __init__(self, app: MeasuredApp) -> None:
         self._app = app
@@ -104,7 +104,7 @@ class _Process(Collector):
 
 
 class _Stored(Collector):
-    """The last figures of the store."""
+    """The metrics of the store, from its last answer."""
 
     def __init__(self, app: MeasuredApp) -> None:
         self._app = app
@@ -121,7 +121,7 @@ class _Stored(Collector):
 
     def collect(self) -> Iterator[Metric]:
         if self._is_up is not None:
-            yield GaugeMetricFamily("everpoll_store_up", "1: the database answered the last question.", self._is_up)
+            yield GaugeMetricFamily("everpoll_store_up", "1: the database answered the last query.", self._is_up)
         if self._is_up:
             yield from families.queues(self._queues, self._now)
             yield from families.workers(self._workers)
@@ -130,7 +130,7 @@ class _Stored(Collector):
             yield from families.monitoring(self._statuses, self._open_breakers, self._incidents, self._outbox)
 
     async def refresh(self) -> None:
-        """Ask the store, unless it was asked a moment ago; scrapes at the same time share one question."""
+        """Query the store, unless it was queried a moment ago; scrapes at the same time share one query."""
         if not self._app.needs_store:
             return
         event_loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Mounting: the HTTP app of an app, with tokens from the environment where none is given."""
+"""Mounting: makes the HTTP app of an app; without given tokens, with those of the environment."""
 
 import os
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ READ_TOKEN = "EVERPOLL_READ_TOKEN"  # noqa: S105
 def mounted(
     app: ServedApp, prefix: str, token: str | None, *, read_only: bool, hosts: Iterable[str] | None = None
 ) -> HttpApp:
-    """Return the HTTP app; raise `BadInput` for what cannot be used."""
+    """Return the HTTP app; raise `BadInput` for arguments that are not valid."""
     if isinstance(hosts, str):
         raise BadInput(f"hosts={hosts!r}: write a list of names, as [{hosts!r}]")
     known = None if hosts is None else own_hosts("", hosts)
@@ -24,6 +24,6 @@ def mounted(
 
 
 def access_of(token: str | None, *, read_only: bool, hosts: frozenset[str] | None) -> Access:
-    """Return what callers may do: by the given token, else by those of the environment."""
+    """Return the access rules: by the given tokens, else by those of the environment."""
     given = token if token is not None else os.environ.get(TOKEN) or None
     return Access(given, os.environ.get(READ_TOKEN) or None, read_only, hosts)

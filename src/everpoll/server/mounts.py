@@ -1,4 +1,4 @@
-"""Mounts: where the app is mounted, and what is left of the path behind that.
+"""Mounts: finds where the app is mounted, and the rest of the path.
 
 A frame that mounts an ASGI app tells so in `root_path` and leaves the whole path in `path` (Starlette, FastAPI), or
 cuts the path (older ones). One that only passes requests on (Django) tells nothing: then `app.asgi(prefix=…)` does.
@@ -12,7 +12,7 @@ BASE = "everpoll.base"
 
 
 def segments_of(scope: MutableMapping[str, Any], prefix: str) -> list[str] | None:
-    """Return the decoded segments of the path behind the mount; None: the path is not below the prefix.
+    """Return the decoded segments of the path below the mount; None: the path is not below the prefix.
 
     Segments are cut before they are decoded: `%2F` is part of a name, not a step.
     """
@@ -32,7 +32,7 @@ def _decoded(written: bytes) -> str:
 
 
 def base_of(scope: MutableMapping[str, Any]) -> str:
-    """Return where the app is mounted, as browsers see it."""
+    """Return the path of the mount for browsers."""
     return str(scope.get(BASE, ""))
 
 

@@ -14,7 +14,7 @@ from everpoll.version import __version__
 
 PATH = "/openapi.json"
 COMMON = (400, 401, 403, 422, 500, 503)
-"""Problems that any call may answer with."""
+"""The problems that any call may return."""
 REF = "#/components/schemas/{name}"
 _ABOUT = (
     "Errors are problem documents (RFC 9457). Lists have a cursor, `after`, and an ETag. "
@@ -23,7 +23,7 @@ _ABOUT = (
 
 
 def document_route(routes: list[Route]) -> Route:
-    """Return the call that answers with the document of these routes, itself included."""
+    """Return the route of the document that describes these routes and itself."""
 
     @functools.cache
     def made() -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
     [schema], components = msgspec.json.schema_components([route.query], ref_template="{name}")
     parameters = components[schema["$ref"]]
     needed = parameters["required"]
-    # A null cannot be written in a query: a parameter that is left out stands for it.
+    # A query cannot contain null: leave the parameter out instead.
     return [
         {"name": name, "in": "query", "required": name in needed, "schema": _without_null(one)}
         for name, one in parameters["properties"].items()

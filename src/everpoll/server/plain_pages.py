@@ -1,4 +1,4 @@
-"""Plain pages: what a browser sees without the dashboard, as the login page. No script, and one stylesheet for all."""
+"""Plain pages for browsers, such as the login page. They have no script, and share a stylesheet."""
 
 import html
 
@@ -83,5 +83,5 @@ def plain_page(request: Request, title: str, body: str, more: str = "") -> str:
 
 
 def stylesheet() -> Response:
-    """Return the stylesheet. Callers without a token get it, too: it is the same everywhere."""
+    """Return the stylesheet. Callers without a token get it, too."""
     return Response(_STYLE, headers={"Cache-Control": "max-age=3600"}, media_type="text/css")

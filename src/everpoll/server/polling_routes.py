@@ -14,11 +14,11 @@ from everpoll.watches.polling_cost import PollingCost, polling_costs
 from everpoll.watches.run_info import run_info
 
 RUNS_LIMIT = 500
-"""Each run has a log of up to 40 decisions: these are read and judged in some 20 ms."""
+"""How many runs are read: with logs of up to 40 decisions each, this takes about 20 ms."""
 
 
 class PollingQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of which runs."""
+    """A filter of runs."""
 
     watch: str | None = None
 
@@ -28,11 +28,11 @@ class PollingAnswer(Struct, frozen=True, kw_only=True):
 
     items: tuple[PollingCost, ...]
     runs: int
-    """How many runs were looked at: the newest, at most 500."""
+    """How many runs were read, newest first: at most 500."""
     is_capped: bool
-    """There are more runs."""
+    """True: there are more runs."""
     since: datetime | None
-    """When the oldest of them was begun."""
+    """When the oldest of these runs was begun."""
 
 
 async def show_polling(asked: Asked) -> PollingAnswer:
@@ -49,7 +49,7 @@ async def show_polling(asked: Asked) -> PollingAnswer:
 
 
 def _safe(cost: PollingCost) -> PollingCost:
-    """A remote may have written the host."""
+    """Mask secrets in the host, which a remote may have written."""
     return replace(cost, host=without_secrets(cost.host))
 
 
@@ -67,7 +67,7 @@ POLLING_ROUTES = [
         method="GET",
         path="/api/polling",
         noun="runs",
-        summary="Tell what polling costs, by watch and host: looks, useful changes, and what longer waits would save.",
+        summary="Show the cost of polling by watch and host: looks, useful changes, savings by longer waits.",
         handler=show_polling,
         query=PollingQuery,
         answer=PollingAnswer,

@@ -1,6 +1,6 @@
-"""The prober: asks the database by itself, so that an outage shows although the poller rests and no request comes.
+"""The prober: queries the database regularly, so that an outage shows even if the poller rests and no request comes.
 
-Promises: once begun, it asks every EVERY_S, and a question that is not answered within ANSWER_S is an error. At
+Promises: once started, it queries every EVERY_S; a query without an answer within ANSWER_S is an error. After
 UNHEALTHY_ERRORS in a row the server is not healthy, which takes less than 20 s; the first answer makes it
 healthy again.
 """
@@ -26,7 +26,7 @@ class StoreHealth(Struct, frozen=True, kw_only=True):
 
 
 class Prober:
-    """Asks the store of one app."""
+    """Queries the store of one app."""
 
     def __init__(self, store: Callable[[], Awaitable[Store]]) -> None:
         self._store = store
@@ -36,29 +36,29 @@ class Prober:
         self._first = asyncio.Event()
 
     def start(self) -> None:
-        """Ask from now on."""
+        """Start querying."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.get_running_loop().create_task(self._run(), name="everpoll-prober")
 
     async def begin(self) -> None:
-        """Ask from now on; return when the first answer is there, or late."""
+        """Start querying; return once the first answer has come, or is late."""
         self.start()
         await self._first.wait()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop querying."""
         if self._asking is not None:
             self._asking.cancel()
         self._asking = None
 
     def health(self) -> StoreHealth:
-        """Return what the last answers say."""
+        """Return the health by the last answers."""
         healthy = self._errors < UNHEALTHY_ERRORS
         return StoreHealth(healthy=healthy, consecutive_errors=self._errors, last_error=self._last_error)
 
     @property
     def is_answered(self) -> bool:
-        """The last question was answered."""
+        """Whether the last query was answered."""
         return self._first.is_set() and self._errors == 0
 
     async def _run(self) -> None:
@@ -68,7 +68,7 @@ class Prober:
                 if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
                     opening = asyncio.ensure_future(self._store())
                 async with asyncio.timeout(ANSWER_S):
-                    # Not canceled: bringing a schema up to date may take longer, and must not begin anew each time.
+                    # Not canceled: migrating a schema may take longer, and must not start again each time.
                     store = await asyncio.shield(opening)
                     await store.events(None, 1)
                 self._errors, self._last_error = 0, None

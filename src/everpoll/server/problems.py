@@ -38,20 +38,20 @@ _MISSING = re.compile(r"required field `([^`]+)`|unknown field `([^`]+)`")
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an error answers."""
+    """The document of an error."""
 
     type: str
     title: str
     status: int
     detail: str
     argument: str | None = None
-    """Of a 422: the name of what cannot be used."""
+    """For 422: the name of the value that is not valid."""
     holder: int | None = None
-    """Of a 409: the id of the task that has the key."""
+    """For 409: the id of the task that has the key."""
 
 
 class Problem(Exception):
-    """An answer that is an error. `members` go into the document beside the standard ones."""
+    """An error answer. `members` are further fields of its document."""
 
     def __init__(
         self, status: int, detail: str, *, headers: dict[str, str] | None = None, **members: str | int | None
@@ -64,12 +64,12 @@ class Problem(Exception):
 
 
 def bad_argument(name: str, detail: str) -> Problem:
-    """Return the answer to a value that cannot be used."""
+    """Return the error answer for a value that is not valid."""
     return Problem(422, f"{name}: {detail}", argument=name)
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the answer that an error means; a 500 for what is a fault of everpoll's own."""
+    """Return the error answer for an exception; 500 for an error of everpoll itself."""
     match error:
         case Problem():
             return error
@@ -92,7 +92,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def response_of(problem: Problem) -> Response:
-    """Return the answer as it is sent."""
+    """Return the response of an error answer."""
     title = HTTPStatus(problem.status).phrase
     document = ProblemDocument(
         type="about:blank",
@@ -105,7 +105,7 @@ def response_of(problem: Problem) -> Response:
 
 
 def _argument(message: str) -> str | None:
-    """Return the name of the value that a message is about, where it says one."""
+    """Return the name of the value that a message is about, if it names one."""
     path, missing = _PATH.search(message), _MISSING.search(message)
     if path is None and missing is None and (given := _GIVEN.search(message)) is not None:
         return given[1] or given[2]

@@ -43,7 +43,7 @@ WORDS: Mapping[HealthWord, str] = MappingProxyType(
 WORST: tuple[HealthWord, ...] = ("down", "degraded", "unknown")
 _COLOURS = {"up": "#26795f", "degraded": "#995600", "down": "#8a0700", "unknown": "#3f4348"}
 _MARKS = {"up": "✓", "degraded": "▲", "down": "✕", "unknown": "○"}
-"""A status is a mark and a word: the colour alone says nothing."""
+"""The mark of each status, because colour alone must not carry the meaning."""
 _BADGE = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{label}: {word}">
 <title>{label}: {word}</title>
 <rect width="{width}" height="20" rx="4" fill="#17202a"/>
@@ -55,11 +55,11 @@ _BADGE = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" 
 </svg>
 """
 _LETTER_PX, _WIDE_PX = 7, 11
-"""About what a letter of the badge takes; `textLength` makes it exact, whatever font the reader has."""
+"""About how wide a letter of the badge is; `textLength` makes the width exact with any font."""
 
 
 def public_names() -> dict[str, str]:
-    """Return what `$EVERPOLL_PUBLIC_STATUS` chooses: the public label of each service, by its name."""
+    """Return the services that `$EVERPOLL_PUBLIC_STATUS` lists: public labels by names of services."""
     found: dict[str, str] = {}
     for part in os.environ.get(VARIABLE, "").split(","):
         name, _, label = (piece.strip() for piece in part.partition("="))
@@ -90,7 +90,7 @@ class PublicStatus:
         self._reading = asyncio.Lock()
 
     async def answer(self, request: Request, segments: list[str]) -> Response | None:
-        """Answer a public path; None for any other one."""
+        """Answer a public path; return None for any other path."""
         if not self._names or request.method not in {"GET", "HEAD"}:
             return None
         match segments:
@@ -162,7 +162,7 @@ def _page(request: Request, states: dict[str, HealthWord]) -> str:
     verb = "is" if count == 1 else "are"
     title = "All is operational" if worst == "up" else f"{count} of {len(states)} {verb} {WORDS[worst].lower()}"
     items = "\n".join(_item(label, state) for label, state in states.items())
-    says = f"<p>This page shows the present state, and reads it again every {REFRESH_S} seconds.</p>"
+    says = f"<p>This page shows the current state, and is updated every {REFRESH_S} seconds.</p>"
     body = f"<h1>{title}</h1>\n{says}\n<ul>\n{items}\n</ul>"
     return plain_page(request, title, body, f'<meta http-equiv="refresh" content="{REFRESH_S}">\n')
 
@@ -172,6 +172,6 @@ def _item(label: str, state: HealthWord) -> str:
 
 
 def _response(content: str | bytes, media: str) -> Response:
-    # Badges stand on pages of other sites.
+    # Pages of other sites contain badges.
     headers = {"Cache-Control": f"max-age={FRESH_S:g}", "Cross-Origin-Resource-Policy": "cross-origin"}
     return Response(content, headers=headers, media_type=media)

@@ -1,4 +1,4 @@
-"""Queues: how much waits in each, pause and resume."""
+"""Queues: counts the tasks that wait in each, and pauses and resumes queues."""
 
 from datetime import datetime
 from typing import Any
@@ -24,15 +24,15 @@ class QueueItem(Struct, frozen=True, kw_only=True):
     waiting: int
     running: int
     limited: int
-    """Due jobs that wait until their limit lets them start; they are not among the ready ones."""
+    """Due jobs that wait for their limit; `ready` does not include them."""
     blocked: int
     """Jobs of chains and groups that wait for others to end."""
     oldest_due_at: datetime | None
-    """Since when the ready task that has waited longest has been due."""
+    """The due time of the ready task that has waited longest."""
     paused: Pause | None
-    """Why no worker takes tasks from it, paused by which operator and since when; null: workers do."""
+    """The pause of the queue: the reason, the operator and the time; null: it is not paused."""
     has_more_running: bool = False
-    """More tasks may run than were counted: counting those of thousands of priorities has a bound."""
+    """True: more tasks may run than `running`, because counting is bounded."""
 
 
 class PauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,7 +107,7 @@ QUEUE_ROUTES = [
     listing(
         path="/api/queues",
         noun="fleet",
-        summary="List queues, and how much waits in each.",
+        summary="List queues, with counts of their tasks.",
         handler=list_queues,
         query=FleetQuery,
         answer=QueuePage,
@@ -116,7 +116,7 @@ QUEUE_ROUTES = [
     order(
         path="/api/queues/{name}/pause",
         noun="fleet",
-        summary="Have no worker of the fleet take tasks from a queue; what runs goes on.",
+        summary="Pause a queue: no worker of the fleet leases tasks from it; running tasks go on.",
         handler=pause_queue,
         body=PauseOrder,
         needs_body=False,
@@ -127,7 +127,7 @@ QUEUE_ROUTES = [
     order(
         path="/api/queues/{name}/resume",
         noun="fleet",
-        summary="Have workers take tasks from a queue again. 409: it is not paused.",
+        summary="Resume a queue: workers lease tasks from it again. 409: it is not paused.",
         handler=resume_queue,
         answer=QueueItem,
         example=_QUEUE,

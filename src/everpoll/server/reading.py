@@ -1,4 +1,4 @@
-"""Reading requests: parameters and bodies, checked against the structs of their route, with limits."""
+"""Reading requests: decodes parameters and bodies by the structs of their route, within limits."""
 
 import asyncio
 import re
@@ -14,18 +14,18 @@ from everpoll.server.route import Route
 
 BODY_LIMIT = 2**20
 DISCARDED_LIMIT = 16 * 2**20
-"""Of a body that is too large, what is read and thrown away: a client that is still sending sees no answer."""
+"""How much of a body that is too large is read and dropped: a client sees no answer before it has sent the body."""
 BODY_S = 30.0
 """How long a body may take to arrive."""
 NESTING_LIMIT = 100
 QUERY_LIMIT = 20_000
 PARAMETERS_LIMIT = 50
-# A text is one match, whatever brackets are in it.
+# A text is one match, so brackets in it are not counted.
 _OUTSIDE_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 def query_of(request: Request, route: Route) -> Any:
-    """Return the parameters of a route. Those that are written without a value count as absent."""
+    """Return the parameters of a route. A parameter without a value counts as absent."""
     text: bytes = request.scope.get("query_string", b"")
     if len(text) > QUERY_LIMIT:
         raise Problem(422, f"the query has {len(text):,} bytes: must have at most {QUERY_LIMIT:,}")
@@ -52,7 +52,7 @@ def _converted(given: dict[str, str], query: type[msgspec.Struct]) -> Any:
 
 
 async def raw_body(request: Request) -> bytes:
-    """Return the bytes of a body; 413 for more than BODY_LIMIT, 408 where it does not arrive within BODY_S."""
+    """Return the bytes of a body; 413 for more than BODY_LIMIT, 408 if it does not arrive within BODY_S."""
     try:
         async with asyncio.timeout(BODY_S):
             return await _received(request)
@@ -78,7 +78,7 @@ async def _received(request: Request) -> bytes:
 
 
 async def body_of(request: Request, route: Route) -> Any:
-    """Return the body of a route; None where there may be none and is none."""
+    """Return the body of a route; None if it is optional and missing."""
     text = await raw_body(request)
     if route.body is None:
         return None

@@ -35,19 +35,19 @@ BUCKETS_LIMIT = 2_000
 
 
 class DependencyPage(Page, frozen=True, kw_only=True):
-    """What a service reports, by name."""
+    """The dependencies that a service reports, by name."""
 
     items: list[DependencyItem]
     after: str | None
 
 
 class HistoryQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """How far back, and how."""
+    """The range and the step of a history."""
 
     span: str = field(default="24h", name="range")
-    """As "24h" or "7d"."""
+    """Such as "24h" or "7d"."""
     step: Step | None = None
-    """Also answer with the figures of each minute, hour or day."""
+    """Also return the figures of each minute, hour or day."""
     limit: Limit = 1_000
     after: After = None
 
@@ -75,13 +75,13 @@ class HistoryPage(Page, frozen=True, kw_only=True):
 
 
 class GraphQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which part of the graph."""
+    """The part of the graph to show."""
 
     focus: str | None = None
-    """Only what is near this thing."""
+    """Only things near this one."""
     depth: Annotated[int, Meta(ge=1, le=10)] = 2
     problems: bool = False
-    """Only what is down or degraded, and what depends on it."""
+    """Only things that are down or degraded, and those that depend on them."""
 
 
 async def list_dependencies(asked: Asked) -> DependencyPage:
@@ -164,7 +164,7 @@ RECORD_ROUTES = [
     listing(
         path="/api/services/{name}/dependencies",
         noun="services",
-        summary="List what a service reports about its dependencies.",
+        summary="List the dependencies that a service reports.",
         handler=list_dependencies,
         answer=DependencyPage,
         problems=(404,),
@@ -183,7 +183,7 @@ RECORD_ROUTES = [
         method="GET",
         path="/api/graph",
         noun="services",
-        summary="Show services and what they depend on, with the roots of what failed.",
+        summary="Show services and their dependencies, with the roots of failures.",
         handler=show_graph,
         query=GraphQuery,
         answer=GraphAnswer,

@@ -1,4 +1,4 @@
-"""A route: one call of the HTTP API, declared once as data. Router, OpenAPI document and reference come from it."""
+"""A route: one call of the HTTP API, declared as data. Router, OpenAPI document and reference are made from it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from everpoll.server.serving import Serving
 Access = Literal["public", "read", "write"]
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 LIMIT_S = 2.0
-"""How long a call may ask the database."""
+"""How long a call may use the database."""
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,20 +22,20 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request, checked: what a handler is given."""
+    """One checked request, for a handler."""
 
     serving: Serving
     request: Request
     params: dict[str, str]
-    """What stands in the path, decoded."""
+    """The parameters in the path, decoded."""
     query: Any
     """The route's `query`, read from the URL."""
     body: Any
-    """The route's `body`, read from the request; None where there was none."""
+    """The route's `body`, read from the request; None if there was none."""
     by: str
     """The actor, for the log."""
     role: Role | None
-    """What the caller may do; None: nothing, and the call is public."""
+    """The role of the caller; None: it has none, and the call is public."""
 
 
 Handler = Callable[[Asked], Awaitable[Any]]
@@ -58,9 +58,9 @@ class Route:
     """The type of the JSON answer; None: no content."""
     status: int = 200
     also: tuple[int, ...] = ()
-    """Other statuses of success, with the same answer; 204 has none."""
+    """Other statuses of success with the same answer; 204 has no answer."""
     problems: tuple[int, ...] = ()
-    """Statuses of problems beside those that every call has."""
+    """Statuses of further problems, in addition to those of every call."""
     example: Any = None
     body_example: Any = None
     access: Access = "read"

@@ -1,4 +1,4 @@
-"""The kinds of calls that come again and again: a list, a detail, an order of an operator, a removal."""
+"""Makes routes of the usual kinds: a list, a detail, an action of an operator, a removal."""
 
 from typing import Any, TypedDict, Unpack
 
@@ -8,7 +8,7 @@ from everpoll.server.route import LIMIT_S, Handler, NoQuery, Route
 
 
 class Named(TypedDict):
-    """What every call has."""
+    """The fields of every route."""
 
     path: str
     noun: str
@@ -17,7 +17,7 @@ class Named(TypedDict):
 
 
 class Ordered(Named, total=False):
-    """What an order may have, beside that."""
+    """The further fields of an action."""
 
     body: type[Struct]
     needs_body: bool
@@ -38,21 +38,21 @@ def listing(
     limit_s: float | None = LIMIT_S,
     **named: Unpack[Named],
 ) -> Route:
-    """Return a call that lists: `item` is the example of one."""
+    """Return a route that lists things; `item` is an example of one."""
     example = {"items": [item], "after": None}
     return Route(method="GET", query=query, answer=answer, example=example, problems=problems, limit_s=limit_s, **named)
 
 
 def detail(answer: Any, example: Any, query: type[Struct] = NoQuery, **named: Unpack[Named]) -> Route:
-    """Return a call that shows one thing; 404 where there is none."""
+    """Return a route that shows one thing; 404 if there is none."""
     return Route(method="GET", answer=answer, example=example, query=query, problems=(404,), **named)
 
 
 def order(**given: Unpack[Ordered]) -> Route:
-    """Return a call that changes something."""
+    """Return a route that changes something."""
     return Route(method="POST", access="write", **given)
 
 
 def removal(query: type[Struct] = NoQuery, **named: Unpack[Named]) -> Route:
-    """Return a call that removes one thing; 404 where there is none."""
+    """Return a route that removes one thing; 404 if there is none."""
     return Route(method="DELETE", query=query, status=204, problems=(404,), access="write", **named)

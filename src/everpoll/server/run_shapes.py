@@ -16,7 +16,7 @@ from everpoll.watches.run_info import Fact, run_info
 
 
 class FactItem(Struct, frozen=True, kw_only=True):
-    """A fact as one look has changed it."""
+    """A fact, and the look that changed it."""
 
     name: str
     value: Any
@@ -46,15 +46,15 @@ class RunItem(Struct, frozen=True, kw_only=True, gc=False):
     elapsed_s: float | None
     cancel_requested: bool
     budget_s: float | None
-    """How long it may be looked at in all, extensions included."""
+    """The time budget in seconds, extensions included."""
     budget_looks: int | None
-    """How often; null: any number."""
+    """The budget of looks; null: no limit."""
     deadline_at: datetime | None
-    """When its time is over, unless its budget stands still."""
+    """When the time budget is spent; null while it is paused."""
     target: str | None
-    """What it looks at: the remote that its watch names, else its handle where that is a text."""
+    """The remote that the watch names, else the handle if it is a text."""
     last_fact: FactItem | None
-    """The fact that changed last, as far as the log reaches."""
+    """The last change of a fact in the log."""
     seq: int
 
 
@@ -73,7 +73,7 @@ class RunDetail(RunItem, frozen=True, kw_only=True):
     memory: dict[str, Any]
     facts: dict[str, Any]
     trail: list[dict[str, Any]]
-    """What happened to its task."""
+    """The trail of its task."""
 
 
 class RunPage(Page, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,20 +88,20 @@ Shown = TypeVar("Shown", bound=RunItem)
 
 
 def run_items(tasks: Sequence[TaskInfo]) -> list[RunItem]:
-    """Return runs as lists show them."""
+    """Return runs for lists."""
     infos = [run_info(task) for task in tasks]
     texts = each_without_secrets([_texts(info) for info in infos])
     return [_item(RunItem, *one) for one in zip(tasks, infos, texts, strict=True)]
 
 
 def _texts(info: RunInfo) -> list[Any]:
-    """Return what a remote may have written, and may have a secret in it."""
+    """Return the fields that a remote may have written, and that may contain a secret."""
     fact = None if info.last_fact is None else {info.last_fact.name: info.last_fact.value}
     return [info.id, info.reason, info.status, info.progress, info.target, fact]
 
 
 def _item(shape: type[Shown], task: TaskInfo, info: RunInfo, texts: list[Any], **more: Any) -> Shown:
-    """Return a run in this shape, with its texts."""
+    """Return a run for lists; `texts` are its texts without secrets."""
     # No loop over the fields: a page has hundreds of runs.
     run_id, reason, status, progress, target, fact = texts
     return shape(
@@ -137,7 +137,7 @@ def _fact(fact: Fact, safe: dict[str, Any]) -> FactItem:
 
 
 def run_detail(task: TaskInfo) -> RunDetail:
-    """Return everything about a run, without what are secrets by their names."""
+    """Return everything about a run, with secrets masked."""
     info = run_info(task)
     more = {name: without_secrets(getattr(info, name)) for name in _OF_DETAILS if name != "log"}
     more["log"] = without_secrets(msgspec.to_builtins(info.log))

@@ -27,7 +27,7 @@ logger = logging.getLogger("everpoll.server")
 PORT = 8787
 HOST = "127.0.0.1"
 STOP_S = 5.0
-"""How long answers may take to finish at most, whatever the grace period."""
+"""The longest time for answers to finish, even with a longer grace period."""
 FORCE_S = 1.0
 BACKLOG = 2_048
 
@@ -47,7 +47,7 @@ class _Uvicorn(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
 
@@ -78,12 +78,12 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The URL of the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}{self._prefix}"
 
     async def start(self) -> None:
-        """Listen from now on."""
+        """Start listening."""
         listener = self._listener()
         self._port = listener.getsockname()[1]
         config = uvicorn.Config(
@@ -91,7 +91,7 @@ class HttpServer:
             lifespan="off",
             ws="none",
             log_config=None,
-            # Its start and end are logged below, once; its records of them carry escape codes for terminals.
+            # Start and end are logged below; uvicorn's own records of them contain escape codes for terminals.
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -114,7 +114,7 @@ class HttpServer:
             await server.serve(sockets=[listener])
 
     async def stop(self, grace_s: float) -> None:
-        """End; what is not answered within the grace period is dropped. Repeatable."""
+        """Stop; requests that are not answered within the grace period are dropped. May be repeated."""
         server, serving = self._server, self._serving
         self._server = self._serving = None
         if server is None or serving is None:

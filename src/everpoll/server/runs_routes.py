@@ -38,11 +38,11 @@ class RunsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     state: TaskState | None = None
     watch: str | None = None
     ended_from: datetime | None = None
-    """Ended then or later: only ended runs …"""
+    """Ended at this time or later (only ended runs) …"""
     ended_to: datetime | None = None
-    """… and before that."""
+    """… and before this time."""
     limit: Limit = 50
-    """A page has at most 500 runs, also for a higher limit: `after` continues the list."""
+    """A page has at most 500 runs, even with a higher limit: `after` continues the list."""
     after: After = None
 
 
@@ -52,11 +52,11 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     watch: Annotated[str, Meta(min_length=1, max_length=200)]
     op: Any
     id: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
-    """The same id means the same run: a repeat answers with it (200)."""
+    """The same id means the same run: a repeat returns that run (200)."""
 
 
 class ExtendOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to add to the budget of a run: time, looks, or both."""
+    """Time, looks or both to add to the budget of a run."""
 
     time: str | float | None = None
     """`"10m"`, or a number of seconds."""
@@ -85,7 +85,7 @@ async def begin_run(asked: Asked) -> Reply:
     new: NewRun = asked.body
     app = asked.serving.app
     if not len(app.watches):
-        raise Problem(409, "this server has no watches: start it with the app that has, everpoll serve APP")
+        raise Problem(409, "this server has no watches: start it with the app that registers them, everpoll serve APP")
     try:
         watch = app.watches[new.watch]
     except WatchNotFound as error:
@@ -150,7 +150,7 @@ async def follow_run(asked: Asked) -> EventStream | Response:
     info = run_info(task)
     after = _last_number(asked)
     if info.phase == "ended" and after is not None and after >= info.seq:
-        # A browser connects again whenever a stream ends; this tells it that nothing is left to come.
+        # A browser connects again whenever a stream ends; this tells it that no event will follow.
         return Response(None, 204)
     return EventStream(asked.serving, _frames(_run(asked, task), after or 0))
 
@@ -159,7 +159,7 @@ async def _frames(run: WatchRun, after: int) -> AsyncGenerator[bytes, None]:
     async for event in run.events(after):
         body = encoded(without_secrets(msgspec.to_builtins(event)))
         if event.kind == "snapshot":
-            # Changes that it includes are still to come: the client must not go on behind them.
+            # The changes in the snapshot are sent after it, so the client must not continue after them.
             yield frame(body, "state", str(after))
         else:
             yield frame(body, "change", str(event.seq))
@@ -200,7 +200,7 @@ RUN_ROUTES = [
     order(
         path="/api/runs",
         noun="runs",
-        summary="Begin a run. An id that was begun before answers with that run (200).",
+        summary="Begin a run. If a run has the id already, that run is returned (200).",
         handler=begin_run,
         body=NewRun,
         body_example={"watch": "shell_query", "id": "run-42", "op": {"query": "select 1"}},
@@ -221,14 +221,14 @@ RUN_ROUTES = [
     explanation(
         path="/api/runs/{id}/why",
         noun="runs",
-        summary="Say why a run is where it is, with the evidence.",
+        summary="Explain the state of a run, with the evidence.",
         handler=explain_run,
         example={"verdict": "It waits for its next look, in 8s."},
     ),
     order(
         path="/api/runs/{id}/cancel",
         noun="runs",
-        summary="Cancel a run: its worker tells the remote, waits for its end and cleans up. 409: it has its outcome.",
+        summary="Cancel a run: a worker cancels it at the remote and cleans up. 409: it has its outcome.",
         handler=cancel_run,
         body=CancelOrder,
         needs_body=False,
@@ -261,7 +261,7 @@ RUN_ROUTES = [
         method="GET",
         path="/api/runs/{id}/events",
         noun="runs",
-        summary="Follow a run: `state` now, then each `change`, those behind `Last-Event-ID` first. 204: it has ended.",
+        summary="Follow a run: `state` now, then each `change`, those after `Last-Event-ID` first. 204: it has ended.",
         handler=follow_run,
         answer=RunEvent,
         media=EVENTS,

@@ -1,4 +1,4 @@
-"""Series: points for charts, from figures that workers publish with their heartbeat; never from history."""
+"""Series: points for charts, from the figures that workers publish with their heartbeats, never from history."""
 
 import math
 from datetime import datetime
@@ -19,7 +19,7 @@ from everpoll.stores.health import Step
 
 SeriesName = Literal["throughput", "waiting", "running", "lateness", "uptime"]
 POINTS = 60
-"""How many points a series has at most where no step is asked for."""
+"""How many points a series has if the query names no step."""
 LONGEST_S = 366 * 86_400.0
 _UNITS = (
     (4 * HOUR_S, MINUTE_S),
@@ -27,22 +27,22 @@ _UNITS = (
     (7 * DAY_S, HOUR_S),
     (LONGEST_S, DAY_S),
 )
-"""Of ranges up to so long, the step is a multiple of this."""
+"""The step is a multiple of the second number for ranges up to the first one."""
 _STEPS: dict[int, Step] = {60: "minute", 3_600: "hour", 86_400: "day"}
 
 
 class SeriesQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which series: of what, how far back, in which steps, and of which queue, name or service."""
+    """The series: its kind, range and step, and the queue, name or service."""
 
     of: SeriesName
     span: str = field(default="1h", name="range")
-    """As "1h" or "7d"."""
+    """Such as "1h" or "7d"."""
     step: str | None = None
-    """As "1m" or "1h"; 8 to 60 points without it."""
+    """Such as "1m" or "1h"; without it, a series has 8 to 60 points."""
     queue: str | None = None
     name: str | None = None
     service: str | None = None
-    """Of an uptime: the service."""
+    """The service of an uptime."""
 
 
 class PointItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,15 +50,15 @@ class PointItem(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     at: datetime | None
     counts: dict[str, int] = field(default_factory=dict)
-    """throughput: how many jobs ended in which way; uptime: how many looks found what."""
+    """For throughput: ended jobs by outcome; for uptime: looks by status."""
     count: int = 0
     p50_s: float | None = None
     p95_s: float | None = None
     p99_s: float | None = None
     percent: float | None = None
-    """uptime: the share of the known time in which the service was up or degraded."""
+    """For uptime: the share of the known time in which the service was up or degraded."""
     covered: float | None = None
-    """uptime: the share of the step that is known."""
+    """For uptime: the known share of the step."""
 
 
 class SeriesAnswer(Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ async def show_series(asked: Asked) -> SeriesAnswer:
 
 async def _uptime(asked: Asked, query: SeriesQuery, now: float, span_s: float) -> SeriesAnswer:
     if query.service is None:
-        raise bad_argument("service", "is missing: an uptime is of one service")
+        raise bad_argument("service", "is missing: an uptime needs a service")
     await asked.serving.app.services.row(query.service)
     step_s = _step_s(query, span_s)
     if query.step is None:

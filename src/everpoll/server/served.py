@@ -1,4 +1,4 @@
-"""What the HTTP API needs of an app. `Everpoll` is one; `everpoll serve` without APP makes an empty one."""
+"""The part of an app that the HTTP API uses. `Everpoll` implements it; `everpoll serve` may make an empty one."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -16,7 +16,7 @@ from everpoll.watches import Watches
 
 
 class ServedApp(Protocol):
-    """An app as the server sees it."""
+    """The part of an app that the server uses."""
 
     jobs: Jobs
     watches: Watches
@@ -30,7 +30,7 @@ class ServedApp(Protocol):
 
     @property
     def needs_store(self) -> bool:
-        """Whether the app has work in a database; an app of loops has none, and is healthy without."""
+        """Whether the app has work in a database; an app with only loops has none, and is healthy without one."""
         ...
 
     def pollers(self) -> dict[str, Worker]:
@@ -46,7 +46,7 @@ class ServedApp(Protocol):
         ...
 
     async def doctor(self, transaction_age: Duration = "5m") -> Diagnosis:
-        """Look at the database and the fleet, and judge what is found."""
+        """Diagnose the database and the fleet."""
         ...
 
 

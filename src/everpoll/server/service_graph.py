@@ -1,4 +1,4 @@
-"""The graph of services as screens draw it: nodes, edges, and the roots of what failed."""
+"""The graph of services for screens: nodes, edges, and the roots of failures."""
 
 import asyncio
 import math
@@ -23,7 +23,7 @@ from everpoll.stores.health import Edge
 NODES_LIMIT = 5_000
 _PAGE = 5_000
 DRAWN_LIMIT = 4
-"""Drawn answers that are kept: each tab of a browser asks for the same part again and again."""
+"""How many answers are cached, because each tab of a browser requests the same part repeatedly."""
 _TROUBLED = frozenset({Status.DOWN, Status.DEGRADED})
 _STATUSES: dict[str, Status] = {status.value: status for status in Status}
 
@@ -36,7 +36,7 @@ class NodeItem(Struct, frozen=True, kw_only=True, gc=False):
     status: HealthWord
     since: datetime | None
     roots: list[str]
-    """Of what is down or degraded: the failed things below it that explain it."""
+    """If it is down or degraded: the failed things below that explain it."""
 
 
 class EdgeItem(Struct, frozen=True, gc=False):
@@ -52,15 +52,15 @@ class GraphAnswer(Struct, frozen=True, kw_only=True):
     nodes: list[NodeItem]
     edges: list[EdgeItem]
     is_cut: bool
-    """There are more than 5,000 nodes: a focus shows the others."""
+    """True: there are more than 5,000 nodes; a focus shows the others."""
 
 
 Reports = tuple[tuple[str, Status], ...]
-"""What one service reports: names and statuses."""
+"""The reports of one service: names and statuses of dependencies."""
 
 
 class ServiceGraphs:
-    """The graph as the requests of one event loop share it: drawn anew only when a fact in it has changed."""
+    """The graph that the requests of one event loop share; it is made again only if one of its facts has changed."""
 
     def __init__(self, app: ServedApp) -> None:
         self._app = app
@@ -74,7 +74,7 @@ class ServiceGraphs:
         self._turn = asyncio.Lock()
 
     async def answer(self, focus: str | None, depth: int, *, only_problems: bool) -> Encoded:
-        """Read all services, and answer with the part of the graph that is wanted."""
+        """Read all services, and return the requested part of the graph."""
         graph, drawn = await self._current()
         wanted = (focus, depth, only_problems)
         if wanted not in drawn:
@@ -85,7 +85,7 @@ class ServiceGraphs:
         return drawn[wanted]
 
     async def _current(self) -> tuple[Graph, dict[tuple[str | None, int, bool], Encoded]]:
-        # One after the other: the second of two requests at a time finds what the first has made.
+        # One request at a time: the second one then uses the graph that the first one made.
         async with self._turn:
             store, now = await self._app.store(), self._app.services.wall()
             rows, reported = await service_rows(store, self._rows.read), await self._reports.read(store)
@@ -100,14 +100,14 @@ class ServiceGraphs:
 
 
 class _Reports:
-    """What services report. It is sorted by service again only if an edge differs from the last time."""
+    """The reports of all services, grouped by service again only if an edge has changed."""
 
     def __init__(self) -> None:
         self._edges: list[Edge] = []
         self._by_service: dict[str, Reports] = {}
 
     async def read(self, store: Store) -> dict[str, Reports]:
-        """Return what each service reports now."""
+        """Return the current reports of each service."""
         edges: list[Edge] = []
         after: tuple[str, str] | None = None
         while True:
@@ -126,7 +126,7 @@ class _Reports:
 
 
 class _Known(Struct, frozen=True, gc=False):
-    """The facts about a service, what they were made from, and the first and last instant at which they hold."""
+    """The facts about a service, their sources, and the first and last instant at which they hold."""
 
     row: ServiceRow
     reported: Reports
@@ -192,7 +192,7 @@ def _drawn(graph: Graph, focus: str | None, depth: int, only_problems: bool) -> 
 
 
 def _near(graph: Graph, focus: str, depth: int) -> set[str]:
-    """Return what is at most `depth` steps below a thing, or above it."""
+    """Return the things that are at most `depth` steps below or above this one."""
     if focus not in set(graph.names()):
         return set()
     found = {focus}
@@ -216,7 +216,7 @@ def _node(graph: Graph, name: str) -> NodeItem:
 
 
 def _explained_by(graph: Graph, name: str, status: Status) -> list[str]:
-    """Return the roots of a failure; of what is degraded, those of what is down directly below, or else degraded."""
+    """Return the roots of a failure; for a degraded thing, those of the down or else degraded things directly below."""
     if status is not Status.DEGRADED:
         return list(graph.root_cause(name))
     for worst in (Status.DOWN, Status.DEGRADED):

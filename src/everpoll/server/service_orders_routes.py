@@ -29,7 +29,7 @@ Span = str | float
 
 
 class ServiceChange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Options of a service; what is left out stays, or has its default. Nested ones are as in a configuration file."""
+    """Options of a service; missing ones stay, or have their defaults. Nested ones are as in a configuration file."""
 
     target: Annotated[str, Meta(min_length=1, max_length=8_192)] | UnsetType = UNSET
     every: Span | UnsetType = UNSET
@@ -38,7 +38,7 @@ class ServiceChange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     mapping: dict[str, Any] | UnsetType | None = UNSET
     depends_on: list[str] | UnsetType = UNSET
     headers: dict[str, str] | UnsetType | None = UNSET
-    """A secret is written as `${NAME}`, and read from the environment of the workers."""
+    """Write a secret as `${NAME}`: workers read it from their environment."""
     breaker: dict[str, Any] | UnsetType | None = UNSET
     backoff: dict[str, Any] | UnsetType | None = UNSET
     alert: dict[str, Any] | UnsetType = UNSET
@@ -60,11 +60,11 @@ class MuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
     span: Span
     """`"2h"`, or a number of seconds."""
     reason: Reason = ""
-    """Why; it is in the log of events."""
+    """The reason, which is written to the log."""
 
 
 class ServicePauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a service is not to be looked at."""
+    """The reason of a pause."""
 
     reason: Reason = ""
 
@@ -77,7 +77,7 @@ async def add_service(asked: Asked) -> Reply:
     before = await _definition(asked, new.name)
     definition = with_token(services.define(new.name, new.target, _options(new)), before)
     if before is not None and before != definition:
-        raise Problem(409, f"service {new.name!r} is there already, and differs: PATCH changes it")
+        raise Problem(409, f"service {new.name!r} exists already, with other options: PATCH changes it")
     if await services.publish([definition], by=asked.by):
         raise _being_removed(new.name)
     row = await services.row(new.name)
@@ -96,7 +96,7 @@ async def _definition(asked: Asked, name: str) -> Definition | None:
 
 
 def _being_removed(name: str) -> Problem:
-    return Problem(409, f"service {name!r} is being removed by a worker: register it when that is done")
+    return Problem(409, f"a worker is removing service {name!r}: register it when that is done")
 
 
 async def change_service(asked: Asked) -> ServiceDetail:
@@ -171,7 +171,7 @@ def _options(given: ServiceChange) -> ServiceOptions:
 
 
 def _options_of(definition: Definition) -> dict[str, Any]:
-    """Return the options that would make this definition again."""
+    """Return the options from which this definition can be made again."""
     same = {name: getattr(definition, name) for name in OPTIONS - {"every", "timeout"}}
     return same | {"every": definition.every_s, "timeout": definition.timeout_s}
 
@@ -188,7 +188,7 @@ SERVICE_ORDER_ROUTES = [
     order(
         path="/api/services",
         noun="services",
-        summary='Register a service; it is looked at within 5 s. The target "beat:" makes a token. 409: it differs.',
+        summary='Register a service; a worker looks at it within 5 s. "beat:" makes a token. 409: one differs.',
         handler=add_service,
         body=NewService,
         body_example={"name": "billing", "target": "https://billing.internal/health", "every": "30s"},
@@ -202,7 +202,7 @@ SERVICE_ORDER_ROUTES = [
         method="PATCH",
         path="/api/services/{name}",
         noun="services",
-        summary="Change options of a service; another target is looked at at once.",
+        summary="Change options of a service; a worker looks at a new target at once.",
         handler=change_service,
         body=ServiceChange,
         body_example={"every": "10s"},
@@ -214,13 +214,13 @@ SERVICE_ORDER_ROUTES = [
     removal(
         path="/api/services/{name}",
         noun="services",
-        summary="Look at a service no more, close its incidents and forget its records; a worker does it.",
+        summary="Remove a service: a worker closes its incidents and deletes its records.",
         handler=remove_service,
     ),
     order(
         path="/api/services/{name}/check",
         noun="services",
-        summary="Look at a service now, also while its breaker is open. 409: it is paused. 504: no worker did.",
+        summary="Look at a service now, even if its breaker is open. 409: it is paused. 504: no worker looked in time.",
         handler=check_service,
         answer=ServiceDetail,
         example=SERVICE_DETAIL,
@@ -230,7 +230,7 @@ SERVICE_ORDER_ROUTES = [
     order(
         path="/api/services/{name}/mute",
         noun="services",
-        summary="Send no alerts about a service for a while; incidents are recorded all the same.",
+        summary="Send no alerts about a service for a while; incidents are still recorded.",
         handler=mute_service,
         body=MuteOrder,
         body_example={"span": "2h", "reason": "the new release is rolled out"},
@@ -250,7 +250,7 @@ SERVICE_ORDER_ROUTES = [
     order(
         path="/api/services/{name}/pause",
         noun="services",
-        summary="Have no worker look at a service until it is resumed; its open incidents are closed.",
+        summary="Pause a service: no worker looks at it until it is resumed, and its open incidents are closed.",
         handler=pause_service,
         body=ServicePauseOrder,
         needs_body=False,
@@ -262,7 +262,7 @@ SERVICE_ORDER_ROUTES = [
     order(
         path="/api/services/{name}/resume",
         noun="services",
-        summary="Look at a service again, at once. 409: it is not paused.",
+        summary="Resume a service: workers look at it again, at once. 409: it is not paused.",
         handler=resume_service,
         answer=ServiceDetail,
         example=SERVICE_DETAIL,

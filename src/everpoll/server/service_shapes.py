@@ -66,26 +66,26 @@ class ServiceItem(Struct, frozen=True, kw_only=True, gc=False):
     incident: str | None
     muted_until: datetime | None
     paused: Pause | None
-    """Why it is not looked at; null: it is looked at."""
+    """The pause of the service; null: it is not paused."""
     is_removed: bool
     uptime_24h: UptimeShown | None = None
     p95_ms: float | None = None
-    """The latency that 95 % of the looks shown here did not exceed; null: none of them has one."""
+    """The latency that 95 % of these looks did not exceed; null if none has a latency."""
     looks: list[LookItem] = []
-    """The last ones, newest first."""
+    """The last looks, newest first."""
 
 
 class ServiceDetail(ServiceItem, frozen=True, kw_only=True):
     """Everything about a service."""
 
     definition: dict[str, Any]
-    """As it was registered, without the values of headers and without tokens."""
+    """The definition, without header values and tokens."""
     uptime: dict[str, UptimeShown] = {}
-    """By span: 24h, 7d, 30d, 90d."""
+    """The uptime by span: 24h, 7d, 30d, 90d."""
     latencies_24h_ms: dict[str, float | None] = {}
     """p50, p95, p99."""
     beat_path: str | None = None
-    """Of a service that calls everpoll, where; shown to callers that may write."""
+    """The path that a heartbeat service calls; only for callers that may write."""
 
 
 class ServicePage(Page, frozen=True, kw_only=True):
@@ -148,9 +148,9 @@ def _pause(pause: ServicePause) -> Pause:
 
 
 def service_item(info: ServiceInfo, looks: Sequence[LookPoint], known: Availability | None, now: float) -> ServiceItem:
-    """Return a service as lists show it: with its last looks, and the availability of its last day."""
+    """Return a service for lists, with its last looks and the uptime of the last day."""
     ahead = ahead_of(looks[0].status, looks[0].at, info.due_at or now, now) if looks else NOTHING_AHEAD
-    # Ten thousand looks on a page of 200 services: one expression for each.
+    # A page of 200 services has ten thousand looks, so this is one fast expression for each.
     shown = [LookItem(at=fromtimestamp(one.at, UTC), status=one.status, latency_ms=one.latency_ms) for one in looks]
     return ServiceItem(
         **info_fields(info),
@@ -167,14 +167,14 @@ def _p95(latencies_ms: list[float]) -> float | None:
 
 
 def service_detail(row: TaskInfo, now: float, **more: Any) -> ServiceDetail:
-    """Return everything about a service that its row has, and `more`."""
+    """Return everything about a service from its row, and the fields in `more`."""
     fields = info_fields(service_info(row, now))
     definition = safe_definition(msgspec.convert(row.args, Assignment).definition)
     return ServiceDetail(**fields, definition=definition, **more)
 
 
 def look_item(look: Look | LookPoint) -> LookItem:
-    """Return a look as it is shown."""
+    """Return a look for the API."""
     at = instant(look.at)
     assert at is not None, "a look has an instant"
     return LookItem(
@@ -187,12 +187,12 @@ def look_item(look: Look | LookPoint) -> LookItem:
 
 
 def uptime_shown(uptime: Uptime) -> UptimeShown:
-    """Return an uptime as it is shown."""
+    """Return an uptime for the API."""
     return UptimeShown(uptime.percent, uptime.covered)
 
 
 def dependency_item(info: DependencyInfo) -> DependencyItem:
-    """Return a dependency as it is shown."""
+    """Return a dependency for the API."""
     safe = safe_dependency(info)
     wanted = [name for name in DependencyItem.__struct_fields__ if name in DependencyInfo.__struct_fields__]
     fields = {name: getattr(safe, name) for name in wanted}

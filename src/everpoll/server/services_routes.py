@@ -36,13 +36,13 @@ from everpoll.stores.contract import Store, TaskInfo
 LIST = "services"
 DAY_S = 86_400.0
 BARS = 50
-"""Looks that a list shows of each service."""
+"""How many looks of each service a list has."""
 SPANS = ("24h", "7d", "30d", "90d")
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 PAGE_LIMIT = 200
-"""Services that a page has at most: each comes with its last looks and a day of figures."""
+"""How many services a page has: each comes with its last looks and the figures of a day."""
 SCAN_PAGE, SCAN_LIMIT = 1_000, 10_000
-"""Services that are read at a time, and in all, for a page of those with one status."""
+"""How many services are read at a time, and in all, for a page of services with one status."""
 
 
 class ServicesQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class ServicesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     status: StatusWord | None = None
     limit: Limit = 50
-    """A page has at most 200 services, also for a higher limit: `after` continues the list."""
+    """A page has at most 200 services, even with a higher limit: `after` continues the list."""
     after: After = None
 
 
@@ -62,7 +62,7 @@ async def list_services(asked: Asked) -> ServicePage:
     limit, read = min(query.limit, PAGE_LIMIT), 0
     infos: list[ServiceInfo] = []
     after = cursors.read_number(LIST, query.after)
-    # With one more row than the page has room for, the last page is known to be the last.
+    # Read one more row than the page has, to know whether it is the last page.
     async for rows in service_pages(store, SCAN_PAGE if query.status else limit + 1, after):
         for row in rows:
             if len(infos) == limit or read == SCAN_LIMIT:
@@ -83,7 +83,7 @@ async def _items(store: Store, infos: list[ServiceInfo], now: float) -> list[Ser
 
 
 def beat_path(asked: Asked, row: TaskInfo) -> str | None:
-    """Return where the service beats, for callers that may write: any caller with the path can beat."""
+    """Return the path for heartbeats, for callers that may write: any caller with the path can use it."""
     token = beat_token(msgspec.convert(row.args, Assignment).definition)
     return None if token is None or asked.role != "write" else f"{base_of(asked.request.scope)}/api/beat/{token}"
 
@@ -143,7 +143,7 @@ SERVICE_ROUTES = [
     explanation(
         path="/api/services/{name}/why",
         noun="services",
-        summary="Say why a service is as it is, with the evidence.",
+        summary="Explain the state of a service, with the evidence.",
         handler=explain_service,
         example={"verdict": "billing has been down for 4m: connection refused."},
     ),

@@ -1,4 +1,4 @@
-"""Serving: what the requests of one event loop share. Made by the first request: a mounted app gets no lifespan."""
+"""Serving: the parts that the requests of one event loop share, made by the first request."""
 
 import asyncio
 import contextlib
@@ -41,11 +41,11 @@ class Serving:
 
     @property
     def needs_store(self) -> bool:
-        """Whether health depends on the database: the app has work in it, or HTTP is all that this process does."""
+        """Whether health depends on the database: the app has work in it, or this process only serves HTTP."""
         return self._is_alone or self.app.needs_store
 
     async def store(self) -> Store:
-        """Return the store, connected; an address that cannot be used is the server's fault, not the caller's."""
+        """Return the store, connected; an unusable address is an error of the server, not of the caller."""
         try:
             return await self.app.store()
         except BadInput as error:
@@ -65,7 +65,7 @@ class Serving:
             self._streams.discard(pump)
 
     def background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Do something beside requests; it ends with the server."""
+        """Run a coroutine in the background; it ends with the server."""
         task = self.event_loop.create_task(work)
         self._works.add(task)
         task.add_done_callback(self._ended)
@@ -83,7 +83,7 @@ class Serving:
             pump.cancel()
 
     def close(self) -> None:
-        """End everything that was begun here."""
+        """End all streams and background work."""
         self.end_streams()
         for task in self._works:
             task.cancel()

@@ -35,7 +35,7 @@ def instant_example(seconds: int) -> str:
 
 
 def task_number(text: str) -> int:
-    """Return the id of a task in a path; 404 for what cannot be one."""
+    """Return the id of a task in a path; 404 if it is not one."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19) or int(text) > LAST_NUMBER:
         raise Problem(404, f"{text[:100]!r} is not the id of a task: ids are whole numbers")
     return int(text)

@@ -1,4 +1,4 @@
-"""Shutdown signals: how a mounted app hears that its server ends.
+"""Shutdown signals: tell a mounted app that its server ends.
 
 A server waits for open answers before it ends, and tells a mounted app nothing before that: a stream would hold it up
 until its own timeout. So while streams are open, SIGTERM and SIGINT also end them. The handler that was there is called
@@ -25,20 +25,20 @@ class ShutdownSignals:
         self._before: dict[int, Any] = {}
 
     def begin(self) -> None:
-        """Listen from now on; does nothing outside the main thread, where Python has no signals."""
+        """Start listening; outside the main thread, where Python has no signals, do nothing."""
         if self._before or threading.current_thread() is not threading.main_thread():
             return
         for number in WATCHED:
             before = signal.getsignal(number)
-            # Only where a server listens itself: the default would end the process at once anyhow.
+            # Only if the server has a handler of its own: else the default ends the process at once.
             if callable(before) and before is not signal.default_int_handler:
                 self._before[number] = before
                 signal.signal(number, self._received)
 
     def end(self) -> None:
-        """Give the signals back, unless another part has taken them since."""
+        """Restore the previous handlers, unless another part has set its own since."""
         for number, before in self._before.items():
-            # Another thread, or a handler of the server's own by now: theirs to decide.
+            # This is another thread, or the server has set its own handler: leave it.
             with contextlib.suppress(ValueError):
                 if signal.getsignal(number) == self._received:
                     signal.signal(number, before)

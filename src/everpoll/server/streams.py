@@ -37,7 +37,7 @@ _BREAKS = ((b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"), (b"\xc2
 
 
 def frame(data: bytes, event: str | None = None, event_id: str | None = None) -> bytes:
-    """Return one event as it is sent; `data` is JSON."""
+    """Return the frame of one event; `data` is JSON."""
     if not data.isascii():
         for character, escape in _BREAKS:
             data = data.replace(character, escape)
@@ -47,7 +47,7 @@ def frame(data: bytes, event: str | None = None, event_id: str | None = None) ->
 
 
 class EventStream:
-    """One answer that goes on. An ASGI app, as the responses of Starlette are."""
+    """A streaming answer. It is an ASGI app, like the responses of Starlette."""
 
     def __init__(self, serving: "Serving", frames: AsyncGenerator[bytes, None]) -> None:
         self._serving = serving
@@ -55,7 +55,7 @@ class EventStream:
         self.headers: list[tuple[bytes, bytes]] = list(HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream, as ASGI wants it."""
+        """Send the stream to the ASGI server."""
         await send({"type": "http.response.start", "status": 200, "headers": self.headers})
         if scope["method"] == "HEAD":
             await self._end(send)

@@ -1,8 +1,8 @@
 """Batched looks: one call of `look_many` serves many due runs.
 
 Promises: each run gets its own verdict, or the error that the call raised. The call begins GATHER_S after the first run
-asks, so that runs leased together share it; a call has at most BATCH runs. A call counts once for the remote's rate. A
-run that is canceled or times out does not disturb the others; a call without a waiting run is canceled.
+joins it, so that runs leased together share it. A call has at most BATCH runs, and counts once for the remote's rate. A
+run that is canceled or times out does not disturb the others. Once no run waits for a call, the call is canceled.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ class Batch:
         self._asked: set[str] = set()
         self._number = 0
 
-    def is_about_to_ask(self, remote: str) -> bool:
-        """Return True if a call to this remote is being gathered: a run that joins it causes no further call."""
+    def is_gathering_for(self, remote: str) -> bool:
+        """Return True if runs for a call to this remote are being gathered: another run causes no further call."""
         return self._event_loop is asyncio.get_running_loop() and bool(self._waiting) and remote in self._asked
 
     async def ask(self, op: Any, context: LookContext, remote: str, limit_s: float) -> Any:
         """Join the next call and return the verdict on this run; raise `JobTimeout` after `limit_s`."""
         event_loop = asyncio.get_running_loop()
         if self._event_loop is not event_loop:
-            # Runs that waited on an earlier event loop are gone with it.
+            # Runs that waited on an earlier event loop ended with it.
             self._event_loop, self._sending, self._waiting, self._calls = event_loop, None, [], set()
             self._asked = set()
         answer: asyncio.Future[Any] = event_loop.create_future()
@@ -73,17 +73,17 @@ class Batch:
             call.add_done_callback(self._calls.discard)
             left = len(batch)
 
-            def gone(_answer: "asyncio.Future[Any]") -> None:
+            def cancel_if_unwanted(_answer: "asyncio.Future[Any]") -> None:
                 nonlocal left
                 left -= 1
                 if left == 0:
                     call.cancel()
 
             for _, _, answer in batch:
-                answer.add_done_callback(gone)
+                answer.add_done_callback(cancel_if_unwanted)
 
     async def _call(self, batch: list[Waiting]) -> None:
-        SUBJECT.set(self._subject)  # else the log would say that the call is about the first run in it
+        SUBJECT.set(self._subject)  # else log lines of the call would name its first run
         self._number += 1
         for _, context, _ in batch:
             context.call = self._number
@@ -95,7 +95,7 @@ class Batch:
             if len(verdicts) != len(batch):
                 raise BadInput(
                     f"{self._where}: look_many was given {len(batch)} runs and returned {len(verdicts)} verdicts: "
-                    f"{shown(verdicts)}; it returns one for each, in order"
+                    f"{shown(verdicts)}; it returns one verdict for each run, in the same order"
                 )
         except KeyboardInterrupt:
             raise

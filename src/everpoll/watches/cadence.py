@@ -1,7 +1,7 @@
-"""Cadences: when to look next, from what this run and earlier ones have shown.
+"""Cadences: when to look next, from the history of this run and of earlier ones.
 
-A cadence is a pure object: history in, delay out. `Backoff` is the first; `Learned` puts its looks where earlier runs
-have ended. Never looks at a clock: the history says how much time has passed.
+A cadence is pure: history in, delay out. `Backoff` lets delays grow; `Learned` looks around the times at which earlier
+runs ended. A cadence never reads a clock: the history has the elapsed time.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,16 @@ LEAST_LOOKS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a cadence may know."""
+    """What a cadence decides from."""
 
     looks: int = 0
     """Looks of this run so far."""
     elapsed_s: float = 0.0
     """Since the start of this run."""
     durations_s: tuple[float, ...] = ()
-    """How long earlier runs of this watch took, newest first: the middle between the look that saw the end and the one
-    before it. Runs that timed out or were canceled are left out."""
+    """How long earlier runs of this watch took, newest first: up to the middle between the look that saw the end and
+
+    the look before it. Runs that timed out or were canceled are left out."""
     runs: tuple[PastRun, ...] = ()
     """The earlier runs themselves, newest first: between which two looks each ended, and its progress."""
     progress: tuple[Mark, ...] = ()
@@ -35,7 +36,7 @@ class History:
 
 @runtime_checkable
 class Cadence(Protocol):
-    """Anything that says how long to wait until the next look."""
+    """Decides how long to wait until the next look."""
 
     def next_s(self, history: History, rng: Rng) -> float:
         """Return the seconds until the next look."""
@@ -44,7 +45,7 @@ class Cadence(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """A backoff as a cadence: the nth wait of the run is the nth of the backoff."""
+    """A backoff as a cadence: the nth wait of the run is the nth delay of the backoff."""
 
     backoff: Backoff
 
@@ -61,26 +62,27 @@ class Planned:
 
     def next_s(self, history: History, rng: Rng) -> float:
         """See `Cadence`."""
-        return self.decided(history, rng)[0]
+        return self.wait_and_reason(history, rng)[0]
 
-    def decided(self, history: History, rng: Rng) -> tuple[float, str]:
+    def wait_and_reason(self, history: History, rng: Rng) -> tuple[float, str]:
         """Return the seconds until the next look, and why."""
         return self.plan.next_look(history.looks, history.elapsed_s, history.progress, rng)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Learned:
-    """Looks where earlier runs ended: `Learned(Backoff("2s", cap="30s"))`, which also is the cadence until it knows.
+    """Looks around the times at which earlier runs ended: `Learned(Backoff("2s", cap="30s"))`.
 
-    By default, looks and delay become fewer and shorter by about the same factor. `looks=1` finds the end as soon as
-    it can with at most as many looks as the fallback; `looks=0.5` with at most half as many.
+    The backoff is the fallback: it decides until enough runs have ended. By default, the number of looks and the delay
+    until the end is noticed shrink by about the same factor. `looks=1` notices the end as early as possible with at
+    most as many looks as the fallback makes; `looks=0.5` with at most half as many.
     """
 
     fallback: Backoff
     looks: float | None
-    """The share of the fallback's looks that it may make; None: looks and delay shrink alike."""
+    """The share of the fallback's looks that it may make; None: the number of looks and the delay shrink alike."""
     least_s: float
-    """No gap is shorter than this where looks are close together."""
+    """The shortest wait between two looks."""
 
     def __init__(self, fallback: Backoff, looks: float | None = None, least: Duration = "1s") -> None:
         if not isinstance(fallback, Backoff):
@@ -94,17 +96,19 @@ class Learned:
         put(self, "least_s", seconds(least, name="least", positive=True))
 
     def next_s(self, history: History, rng: Rng) -> float:
-        """See `Cadence`. A watch plans once for each history that it reads; this plans anew at every call."""
+        """See `Cadence`. This makes a plan at each call; a watch makes one for each history that it reads."""
         return self.learn(history.runs or [PastRun(one, one) for one in history.durations_s]).next_s(history, rng)
 
     def learn(self, runs: Sequence[PastRun]) -> Planned:
-        """Return the cadence that follows from these runs, newest first."""
+        """Return the cadence for the history of these runs, newest first."""
         return Planned(planned(self.fallback, self.looks, self.least_s, runs))
 
 
-def decided(cadence: Cadence, history: History, rng: Rng) -> tuple[float, str | None]:
-    """Ask a cadence: return the seconds until the next look, and the reason if it names one."""
-    return cadence.decided(history, rng) if isinstance(cadence, Planned) else (cadence.next_s(history, rng), None)
+def next_wait(cadence: Cadence, history: History, rng: Rng) -> tuple[float, str | None]:
+    """Return the seconds until the next look, and the reason if the cadence names one."""
+    return (
+        cadence.wait_and_reason(history, rng) if isinstance(cadence, Planned) else (cadence.next_s(history, rng), None)
+    )
 
 
 def cadence_of(every: object) -> Cadence | None:

@@ -14,13 +14,13 @@ logger = logging.getLogger("everpoll.watches")
 
 async def cancel(step: "Step", _plan: Call) -> Event:
     """Ask the remote to cancel."""
-    assert step.watch.cancels is not None, "only planned where there is a cancel"
-    await step.call("cancel", step.watch.cancels)
+    assert step.watch.cancel_function is not None, "only planned where there is a cancel"
+    await step.call("cancel", step.watch.cancel_function)
     return CancelSent()
 
 
-async def reason(step: "Step", _plan: Call) -> Event:
-    """Read the reason of the cancel from the run's trail; the cancel goes on without it if that fails."""
+async def read_reason(step: "Step", _plan: Call) -> Event:
+    """Read the reason of the cancel from the run's trail. If that fails, the cancel goes on without a reason."""
     task_id = step.run.lease.id
     try:
         task = await step.runtime.task(task_id)

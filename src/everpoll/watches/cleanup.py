@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 async def cleanup(step: "Step", _plan: Call) -> Event:
     """Remove what the operation left at the remote."""
-    assert step.watch.cleans is not None, "only planned where there is a cleanup"
-    await step.call("cleanup", step.watch.cleans)
+    assert step.watch.cleanup_function is not None, "only planned where there is a cleanup"
+    await step.call("cleanup", step.watch.cleanup_function)
     return Cleaned()

@@ -1,7 +1,7 @@
 """`LookContext`: the `w` of a look. It keeps named facts in the run's memory that last between looks.
 
-Promises: a fact changes only by what a look saw. A contrary sighting resets a confirmation, an unknown one changes
-nothing. Facts are stored when the look has ended: a look that fails changes no fact.
+Promises: only a look changes a fact. A contrary sighting resets a confirmation; an unknown one changes nothing. Facts
+are stored once the look has ended: a look that fails changes no fact.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from everpoll.errors import BadInput
 from everpoll.http.retry_after import retry_after_s
 from everpoll.policy import Confirm, Confirmation, Duration, Gate, human, shown
 from everpoll.watches.decisions.events import Report
-from everpoll.watches.limits import MEMORY_LIMIT, NAME_LIMIT, encoded, error_text, named, short_text
+from everpoll.watches.limits import MEMORY_LIMIT, NAME_LIMIT, encoded, error_text, fact_name, short_text
 from everpoll.watches.memory import RunMemory, Sighting
 from everpoll.watches.verdicts import Verify
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("everpoll.watches")
 
 NO_IDS = frozenset({"", "0", "none", "null"})
 """Words that remotes use for "no id"."""
-# Due times are stored in microseconds and come back as floats: a hair later is never too early.
+# Due times are stored in microseconds and come back as floats: this slack keeps a look from being a little too early.
 HINT_SLACK_S = 0.001
 
 
@@ -55,7 +55,7 @@ class LookContext:
         self.changed: dict[str, Any] = {}
         """Facts that this look has changed; stored with the decision."""
         self.call: int | None = None
-        """The number of the look_many call that this look is part of: its failure counts once for all its runs."""
+        """The number of the look_many call that this look is part of: a failure counts once for the call."""
         self.has_reported = False
         """Whether this look has set the status or the progress."""
         self.floor_s: float | None = None
@@ -101,9 +101,9 @@ class LookContext:
         return self._memory.phase == "canceling"
 
     def due(self, name: str, after: Duration = 0, every: Duration = 0) -> bool:
-        """Return True if this is due: not before `after` of run time, and at most once per `every`."""
+        """Return True if the named fact is due: once the run is `after` old, and then at most once per `every`."""
         gate, memory, now = _gate(after, every), self._memory, self._now
-        last_at = memory.dues.get(named(name, memory.dues, "due"))
+        last_at = memory.dues.get(fact_name(name, memory.dues, "due"))
         if last_at is not None and last_at > now:
             last_at = memory.dues[name] = now  # the store's clock was set back: count from now
         if not gate.due(last_at, now if memory.started_at is None else min(memory.started_at, now), now):
@@ -113,14 +113,15 @@ class LookContext:
         return True
 
     def confirm(self, name: str, seen: bool | None, times: int = 2, gap: Duration = 0) -> bool:
-        """Return True once it was seen `times` times, at least `gap` apart, without the contrary in between; None:
-        unknown.
+        """Return True once the fact was seen `times` times, at least `gap` apart and without a contrary sighting.
+
+        `seen` is True, False (a contrary sighting, which starts the count again), or None for unknown.
         """
         rule, now = _confirm(times, gap), self._now
         if seen is not None and not isinstance(seen, bool):
-            # 0, "" and "false" would all be sightings.
+            # Else "false" would count as a sighting.
             raise BadInput(f"confirm({shown(name)}, seen={shown(seen)}): write True, False, or None for unknown")
-        before = self._memory.confirms.get(named(name, self._memory.confirms, "confirm"), Sighting())
+        before = self._memory.confirms.get(fact_name(name, self._memory.confirms, "confirm"), Sighting())
         if before.last_at is not None and before.last_at > now:
             # The store's clock was set back: the gap counts from now.
             before = Sighting(before.count, now, before.first_at, before.before_at)
@@ -142,9 +143,9 @@ class LookContext:
         return is_confirmed
 
     def attempt(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function that the look can do without; return its value, or None with a warning if it raises.
+        """Call a function whose failure the look survives; return its value, or log a warning and return None.
 
-        Await it; in the thread of a plain look it runs at once.
+        An async look awaits the call. In a plain look it runs at once.
         """
         name = short_text(getattr(function, "__name__", "call"), NAME_LIMIT)
         self._memory.count(f"attempt:{name}")
@@ -157,19 +158,21 @@ class LookContext:
         try:
             value = function(*args, **kwargs)
             return await value if inspect.isawaitable(value) else value
-        except Exception as error:  # noqa: BLE001 - that is what it is for
+        except Exception as error:  # noqa: BLE001 - the look goes on without the value
             text = error_text(error)
             self._memory.count(f"attempt failed:{name}")
             self.floor_s = max(self.floor_s or 0.0, retry_after_s(error) or 0.0) or None
             self.changed[f"attempt:{name}"] = short_text(text)
-            logger.warning("%s: %s failed, going on without it: %s", self.id, name, text)
+            logger.warning("%s: %s failed; the look goes on without it: %s", self.id, name, text)
             return None
 
     def verify(self, name: str) -> Verify:
         """Return this from the look: the run is ready once the named check has passed."""
         if name not in self._checks:
             known = ", ".join(sorted(self._checks)) or "none"
-            raise BadInput(f"verify({name!r}): no check has that name; write @….verify({name!r}); there are: {known}")
+            raise BadInput(
+                f"verify({name!r}): no check has that name: write @….verify({name!r}); known checks: {known}"
+            )
         return Verify(name)
 
     def count(self, name: str) -> None:
@@ -194,7 +197,7 @@ class LookContext:
             encoded(self._memory.user, "w.memory", MEMORY_LIMIT)
 
     def report(self, *, has_failed: bool = False) -> Report:
-        """Return what the look reported; of a look that has failed, only counters, status and progress count."""
+        """Return what the look reported; of a failed look, only counters, status and progress."""
         memory = self._memory
         words = memory.counters, memory.status, memory.progress
         if has_failed:
@@ -203,13 +206,13 @@ class LookContext:
         facts = memory.confirms, memory.dues, user
         return Report(words[0], *facts, *words[1:], self.has_reported, self.hints, self.changed, self.floor_s)
 
-    def let_go(self) -> None:
-        """Detach from the run's memory: the look has failed, and a thread left behind must not change the run."""
+    def detach(self) -> None:
+        """Detach from the run's memory: the look has failed, and its thread, if it still runs, must not change it."""
         self._memory = RunMemory(self._memory.run_id, handle=self._memory.handle)
         self._owns_memory = True
 
 
-# Looks say the same durations again and again: reading them took half of the time of a look, 30 of 65 us.
+# Looks pass the same durations again and again: parsing them took 30 of the 65 us of a look.
 @functools.lru_cache(maxsize=256, typed=True)
 def _gate(after: Duration, every: Duration) -> Gate:
     return Gate(after, every)
@@ -228,7 +231,7 @@ def _copied(value: Any) -> Any:
 
 
 def is_id(handle: object) -> bool:
-    """Return True if this can be a handle: ids that mean "none" cannot."""
+    """Return True if this can be a handle: empty values and ids that mean "none" cannot."""
     if handle is None or handle is False or handle == 0:
         return False
     if isinstance(handle, str):
@@ -247,10 +250,10 @@ def _is_in_event_loop() -> bool:
 
 
 def _at_once(attempt: Coroutine[Any, Any, Any]) -> Any:
-    """Run it without an event loop: what it awaits cannot be."""
+    """Run a coroutine that awaits nothing, without an event loop; raise `BadInput` if it awaits."""
     try:
         attempt.send(None)
     except StopIteration as ended:
         return ended.value
     attempt.close()
-    raise BadInput("w.attempt of an async function needs an async look: write async def, and await it")
+    raise BadInput("w.attempt of an async function needs an async look: write async def, and await w.attempt(…)")

@@ -15,10 +15,10 @@ from everpoll.policy.durations import LONGEST_S
 FEWEST = 5
 """Ends that make a distribution; with fewer, the fallback decides."""
 NEIGHBOURS = 0.7
-"""A run is spread as far as its 0.7 * sqrt(n)-th neighbour."""
+"""A run is spread up to its 0.7 * sqrt(n)-th neighbour, of n ends."""
 POINTS = 400
 KNOWN = 0.985
-"""Past this share of the ends, the waits are those of the fallback."""
+"""Beyond this share of the ends, the fallback decides the waits."""
 LEAST_S = 1e-6
 
 Span = tuple[float, float, float]
@@ -31,9 +31,9 @@ class Curve:
     __slots__ = ("area", "ended", "ends", "known_s", "left", "points", "steps")
 
     def __init__(self, xs: list[float], masses: list[float], behind: float, ends: int, points: int) -> None:
-        """Make it from a line that rises to the mass of all ends; a mass of `behind` lies after its last point."""
+        """Make the curve of a line that rises to the mass of all ends; a mass of `behind` lies after its last point."""
         self.ends = ends
-        """How many runs with an end it was made from."""
+        """The number of ended runs that it was made from."""
         total = masses[-1] + behind
         shares = [mass / total for mass in masses]
         xs, shares = _cut(xs, shares, KNOWN * shares[-1])
@@ -68,7 +68,7 @@ class Curve:
         return self.value(values, self.place(at_s))
 
     def width_at(self, place: tuple[int, float]) -> float:
-        """Return what it costs to find the end of a run that still runs there; less is narrower."""
+        """Return the cost of finding the end of a run that still runs at that place; less means a narrower forecast."""
         return self.value(self.left, place) / (1 - self.value(self.ended, place))
 
     def time_of(self, values: Sequence[float], value: float) -> float:
@@ -82,9 +82,10 @@ class Curve:
 def curve_of(spans: Sequence[Span], points: int = POINTS, rounds: int = 0) -> Curve | None:
     """Make one curve of spans; None if too few of them have an end.
 
-    Each run is spread evenly over its span, widened to its neighbours. A run that was given up passes its weight to
-    those that took longer. Half an imagined run lies before the last end, one behind it. In each of `rounds`, a run is
-    spread again over its span, by where the other runs have ended: where ends are known to be close together.
+    Each run is spread evenly over its span, which is widened to its neighbours. A run that was given up passes its
+    weight to the runs that took longer. The weight of half an imagined run lies before the last end, and that of a
+    whole one after it. In each of `rounds`, each run is spread again over its span, now in proportion to the curve of
+    the round before: more weight lies where other runs ended.
     """
     found = sorted(((low + high) / 2 if high < LONGEST_S else low, low, high, weight) for low, high, weight in spans)
     ends = [one for one in found if one[2] < LONGEST_S]
@@ -100,7 +101,7 @@ def curve_of(spans: Sequence[Span], points: int = POINTS, rounds: int = 0) -> Cu
             continue
         before = middle - ends[number - reach][0] if number >= reach else math.inf
         behind = ends[number + reach][0] - middle if number + reach < len(ends) else math.inf
-        # At the first and the last ends there are neighbours on one side only.
+        # The first and the last ends have neighbours on one side only.
         before, behind = (min(before, behind),) * 2 if math.inf in (before, behind) else (before, behind)
         before, behind = (0.0, 0.0) if before == math.inf else (before, behind)
         narrow = max(middle * 0.001, LEAST_S)
@@ -131,7 +132,7 @@ def _summed(pieces: Sequence[Span]) -> tuple[list[float], list[float]]:
 
 
 def _sharpened(pieces: Sequence[Span], imagined: Span, xs: Sequence[float], masses: Sequence[float]) -> list[float]:
-    """Spread each piece again, now by where the others lie: most of a wide piece belongs where narrow ones are."""
+    """Spread each piece again, in proportion to the curve: most of a wide piece belongs where narrow ones are."""
     place = {x: index for index, x in enumerate(xs)}
     rates = [0.0] * len(xs)
     for start, end, mass in pieces:

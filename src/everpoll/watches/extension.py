@@ -1,7 +1,7 @@
 """Extensions: time and looks that a caller adds to the budget of a run.
 
-They are stored with the operation in the arguments of the run's task. A look that is under way writes the run's memory
-and never its arguments, so it cannot undo an extension.
+They are stored with the operation, in the arguments of the run's task. A running look writes the run's memory and never
+its arguments, so it cannot undo an extension.
 """
 
 from typing import Any

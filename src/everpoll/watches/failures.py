@@ -1,4 +1,4 @@
-"""Failures of the user's functions: what each means for the run, for the breaker of its remote, and for the log."""
+"""Turns an exception of a user's function into an event, counts it at the remote's breaker, and logs it."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ def failed(step: "Step", what: Calls, error: BaseException, *, is_unasked: bool 
     report = None
     if context is not None:
         report = context.report(has_failed=True)
-        context.let_go()
+        context.detach()
     if memory.outcome is not None:
         log_cleanup_failure(step, text, memory.cleanup_tries)
     elif not step.is_canceling:
@@ -34,7 +34,7 @@ def failed(step: "Step", what: Calls, error: BaseException, *, is_unasked: bool 
     if is_look and not step.is_canceling:
         pace = pace_after_failure(step, is_unasked=is_unasked)
     if step.remote is not None:
-        resting = _tell_breaker(step, step.remote, fault, None if context is None else context.call)
+        resting = _report_to_breaker(step, step.remote, fault, None if context is None else context.call)
     return Failed(
         what,
         text,
@@ -59,8 +59,8 @@ def broken(step: "Step", error: BaseException) -> Broken:
     return Broken(text, fault, described(error), retry_after_s(error), lease.sequence, lease.cancel_requested)
 
 
-def _tell_breaker(step: "Step", remote: str, fault: Fault, call: int | None) -> Postponed | None:
-    """Tell the breaker of the remote; return how long the remote rests now, if it does."""
+def _report_to_breaker(step: "Step", remote: str, fault: Fault, call: int | None) -> Postponed | None:
+    """Count the call at the remote's breaker; return how long to wait if the breaker is open now."""
     remotes = step.runtime.remotes
     if fault == "transient":
         return remotes.failed(remote, step.now(), call)
@@ -72,5 +72,5 @@ def _fault(step: "Step", error: BaseException) -> Fault:
     try:
         return fault_of(error, step.watch.policy.rules)
     except Exception as wrong:  # noqa: BLE001 - the user's own rule, or an attribute of a library's error
-        logger.error("%s: cannot tell what %s means: %s", step.key, type(error).__name__, error_text(wrong))
+        logger.error("%s: cannot classify %s: %s", step.key, type(error).__name__, error_text(wrong))
         return "unexpected"

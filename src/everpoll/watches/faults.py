@@ -1,6 +1,6 @@
-"""What an exception in a look, a start, a cancel or a cleanup means: try again, or give up.
+"""Classifies an exception in a look, start, cancel or cleanup: try again, or give up.
 
-    transient   the remote or the network is in trouble: tried again until the budget is spent
+    transient   the remote or the network has a problem: tried again until the budget is spent
     unexpected  probably a bug of the look: tried again, a limited number of times in a row
     fatal       trying again cannot help: the run fails
 
@@ -39,7 +39,7 @@ NETWORK_NAMES = frozenset(
 
 
 class NothingSent(Hopeless):
-    """Raised by a cancel function that cannot reach its remote: no request was sent."""
+    """A cancel function raises this if it has no way to ask its remote: it has sent no request."""
 
 
 def fault_of(error: BaseException, rules: tuple[Classify, ...] = ()) -> Fault:
@@ -70,7 +70,7 @@ def status_of(error: BaseException) -> int | None:
     return None
 
 
-def one_of(transient: tuple[type[BaseException], ...], fatal: tuple[type[BaseException], ...]) -> Classify:
+def rule_of_types(transient: tuple[type[BaseException], ...], fatal: tuple[type[BaseException], ...]) -> Classify:
     """Make a rule from two lists of exception types; fatal wins."""
 
     def rule(error: BaseException) -> Fault | None:

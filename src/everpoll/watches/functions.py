@@ -17,7 +17,7 @@ from everpoll.errors import BadInput
 from everpoll.policy import shown
 from everpoll.watches.limits import encoded
 
-GIVEN = {
+ARGUMENTS = {
     "look": ("key", "handle", "w"),
     "start": ("key",),
     "adopt": ("key",),
@@ -26,7 +26,7 @@ GIVEN = {
     "verify": ("key", "handle", "w"),
 }
 """The parameters that each function may have after the operation."""
-_RESERVED = {name for names in GIVEN.values() for name in names}
+_RESERVED = {name for names in ARGUMENTS.values() for name in names}
 
 
 class UserFunction:
@@ -45,14 +45,14 @@ class UserFunction:
         parameters = list(inspect.signature(function).parameters.values())
         names = [one.name for one in parameters[1:]]
         if not parameters or parameters[0].name in _RESERVED:
-            raise BadInput(f"{where}: its first parameter is the operation: write def {_name(function)}(op, …)")
+            raise BadInput(f"{where}: the first parameter must be the operation: write def {_name(function)}(op, …)")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
+            raise BadInput(f"{where} is a generator, which a call does not run: write it without `yield`")
         # A leading underscore marks a parameter that the function does not use.
-        given = GIVEN[what.partition("(")[0]]
+        given = ARGUMENTS[what.partition("(")[0]]
         wrong = [one for one in names if one.lstrip("_") not in given]
         if wrong:
-            raise BadInput(f"{where}: it cannot be given {wrong[0]!r}; there are op, {', '.join(given)}")
+            raise BadInput(f"{where}: there is no parameter {wrong[0]!r}; its parameters may be op, {', '.join(given)}")
         self.function = function
         self._names = names
         self._callee = Callee(function, None, threads)
@@ -70,7 +70,7 @@ class OperationType:
         first = next(iter(inspect.signature(look).parameters), None)
         try:
             hints = get_type_hints(look)
-        except Exception:  # noqa: BLE001 - a name that does not resolve: then the operation comes as JSON has it
+        except Exception:  # noqa: BLE001 - a name that does not resolve: then the operation stays plain JSON
             hints = {}
         self._type: Any = hints.get(first, Any) if first is not None else Any
 

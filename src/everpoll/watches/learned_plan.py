@@ -1,10 +1,10 @@
-"""The plan of a learned cadence: when to look, from when earlier runs ended.
+"""The plan of a learned cadence: when to look, derived from when earlier runs ended.
 
     runs ──weighted──▶ spans ──▶ Curve (the share that has ended by t) ──solved──▶ Plan ──look-up──▶ next look
 
 Promises: pure; never raises, for any history. A plan is made once, where the history is read; a decision is a look-up.
-Whatever the history says, the nth look never comes before the nth of the fallback, and no gap is longer than four caps
-of the fallback or half of the time elapsed, whichever is longer (before jitter).
+For any history, the nth look never comes before the fallback's nth look, and no wait is longer than four caps of the
+fallback or half of the elapsed time, whichever is longer (before jitter).
 """
 
 import math
@@ -20,25 +20,28 @@ from everpoll.watches.end_curve import FEWEST, LEAST_S, Curve, Span, curve_of
 from everpoll.watches.past_runs import Mark, PastRun, is_usable, tenth, weighted
 
 TRUST = 6.5
-"""Runs at which a look is worth half of what it is worth with a long history: thin histories look more often. With 10,
-five runs of about 10 minutes change nothing; with 6, five runs that take 5 or 180 s are found 12 % later."""
+"""With this many runs, the price of a look is half of its price with a long history: short histories look more often.
+
+With 10, five runs of about 10 minutes change nothing; with 6, the ends of five runs that take 5 or 180 s are noticed
+12 % later."""
 BALANCE = 1.1
-"""Looks shrink this much more than the delay: of the worths nearby, these have the least product of both."""
+"""The number of looks shrinks by this much more than the delay: of the factors near 1, it has the least product."""
 SOLUTIONS = 4
 PRICES = (8.0, 2.0, 0.5, 0.12, 0.03)
-"""Worths that are tried if the user names a share of looks, as multiples of what the fallback pays; and then half and
-twice the best of them."""
+"""Prices of a look that are tried if the user names a share of looks, as multiples of the price that the fallback pays;
+
+then half and twice the best of them."""
 PROGRESS_POINTS = 100
 """Points of the curves of progress: ten of them are made for each plan, and no dynamic programming runs over them."""
 PROGRESS_RUNS = 40
-"""How many runs tell what progress is worth in each tenth: the newest that reported it there."""
+"""How many runs make the curve of each tenth of progress: the newest that reported progress there."""
 ROUNDS = 3
 """How often the spans of progress are sharpened. Without it, a cadence that looks at 80 % and at 110 % never learns
 that the end is at 100 %: an honest percentage gains 1.6 to 2.3 times on short runs then, and 2.5 to 4 times with it."""
 CAPS = 4.0
 JITTER = 0.1
 STEPS = 300
-"""Looks that are followed one by one in a forecast; the rest is taken as even."""
+"""How many looks a forecast adds up one by one; it takes the rest as evenly spaced."""
 NARROWER = 0.7
 """Progress is used where its forecast is narrower than that of the durations by this factor …"""
 FEW = 4
@@ -47,7 +50,7 @@ that has nothing to do with the operation costs 7 % on the worst family, and wit
 
 
 def solved(curve: Curve, price_s: float) -> list[float]:
-    """Return, for each point of the curve, when to look next if a look costs as much as waiting `price_s`.
+    """Return for each point of the curve when to look next, if one look costs as much as a delay of `price_s`.
 
     Dynamic programming from the last point to the first. What a gap costs is a line in the share that has ended, so
     the best next point is found on the lower hull of lines: 400 points take 400 steps and not 80,000.
@@ -78,7 +81,7 @@ def solved(curve: Curve, price_s: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """A plan beside its fallback: the bounds that hold whatever the history says."""
+    """The waits of a plan, within the bounds that the fallback sets for any history."""
 
     fallback: Backoff
     least_s: float = 0.0
@@ -94,8 +97,8 @@ class Waits:
     def bounded_s(self, looks: int, elapsed_s: float, wished_s: float) -> float:
         """Return the wait that was wished for, within the bounds."""
         own_s = self.fallback.wait_s(looks + 1)
-        # A look that jitter moved forward is made up for: else looks would creep ahead of those of the fallback.
-        # Pending facts and callers can cause more looks than the fallback makes: then its own wait is the floor.
+        # A look that jitter made early is followed by a longer wait: else looks would come earlier and earlier. Hints
+        # and callers can cause more looks than the fallback makes: then the fallback's own wait is the floor.
         ahead_s = waited_s(self.fallback, looks) - elapsed_s
         floor_s = own_s + ahead_s if ahead_s <= JITTER * own_s else own_s
         cap_s = own_s if self.fallback.cap_s >= LONGEST_S else self.fallback.cap_s
@@ -139,9 +142,9 @@ class Plan:
 
     waits: Waits
     price_s: float = 0.0
-    """What a look is worth, in seconds of waiting."""
+    """The price of a look, in seconds of delay."""
     by_progress: tuple[Curve | None, ...] = ()
-    """For each tenth: the end of a run as a multiple of the end that its progress promised."""
+    """For each tenth of progress: the end of a run as a multiple of the end that its progress predicted."""
 
     def next_look(self, looks: int, elapsed_s: float, progress: Sequence[Mark], rng: Rng) -> tuple[float, str]:
         """Return the seconds until the next look, and why."""
@@ -153,7 +156,7 @@ class Plan:
         if curve is None or elapsed_s >= curve.known_s:
             wait_s = waits.fallback.delay(looks + 1, rng)
             known = f"fewer than {FEWEST} runs have ended" if curve is None else "longer than nearly all earlier runs"
-            return wait_s, f"{known}: the backoff says {human(round(wait_s, 1))}"
+            return wait_s, f"{known}: the backoff waits {human(round(wait_s, 1))}"
         wait_s = waits.wait_s(looks, elapsed_s)
         return spread(wait_s, JITTER, rng.random()), _in_words(curve, elapsed_s, wait_s)
 
@@ -197,7 +200,7 @@ def _human(rounded_s: float) -> str:
 
 
 def _short(value_s: float) -> str:
-    # A decision takes 7 us, of which 3 went into the words for durations; most of these come again.
+    # A decision takes 7 us, of which 3 went into formatting durations; most durations repeat.
     return _human(round(value_s, 1) if value_s < 10 else round(value_s))
 
 
@@ -241,12 +244,12 @@ def planned(fallback: Backoff, looks: float | None, least_s: float, runs: Sequen
 
 
 def _best(found: Sequence[_Tried], looks: float) -> _Tried:
-    """Return the one with the least delay of those with few enough looks; the first, if there is none."""
+    """Return the plan with the least delay among those with few enough looks; the first plan if there is none."""
     return min([one for one in found if one.looks <= looks] or found[:1], key=lambda one: one.delay)
 
 
 def _progress_curves(known: Sequence[tuple[PastRun, float]]) -> tuple[Curve | None, ...]:
-    """Return a curve for each tenth of the way: the end of a run, relative to the end that its progress promised."""
+    """Return a curve for each tenth of progress: the end of a run, relative to the end that its progress predicted."""
     spans: list[list[Span]] = [[] for _ in range(10)]
     for run, weight in known:
         for share, at_s in filter(is_usable, run.progress):

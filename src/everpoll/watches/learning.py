@@ -1,7 +1,7 @@
 """What a watch learns from its ended runs: the spans in which they ended, kept for each kind of operation.
 
-Promises: rows of earlier releases, which have the middle of the span, are understood. A plan is made once for each
-history that is read, when a run first needs it. All that is learned lies in the rows of ended runs: a restart keeps it.
+Promises: rows of earlier releases, which have only the middle of the span, can be read. A plan is made once for each
+history that is read, when a run first needs it. Everything learned is read from rows of ended runs: a restart keeps it.
 """
 
 import logging
@@ -12,21 +12,21 @@ from typing import Any
 
 from everpoll.engine.rationed_log import RationedLog
 from everpoll.policy import Rng
-from everpoll.watches.cadence import Cadence, Growing, History, Learned, decided
+from everpoll.watches.cadence import Cadence, Growing, History, Learned, next_wait
 from everpoll.watches.decisions.spans import since_start_s
 from everpoll.watches.limits import NAME_LIMIT, error_text, short_text
 from everpoll.watches.memory import RunMemory
 from everpoll.watches.past_runs import Mark, PastRun, is_usable
 
 RUNS = 200
-"""Ended runs that are remembered, for each kind of operation."""
+"""How many ended runs are remembered for each kind of operation."""
 RUNS_OF_KINDS = 1_000
-"""Ended runs that are read in all where there are several kinds."""
+"""How many ended runs are read in all if there are several kinds."""
 LearnBy = str | Callable[[Any], Any]
 
 
 class Learning:
-    """The histories of one watch, and what its cadence makes of them."""
+    """The histories of one watch, and the cadence that follows from each."""
 
     def __init__(self, where: str, cadence: Cadence, learn_by: LearnBy | None, failures: RationedLog) -> None:
         self._where = where
@@ -35,7 +35,7 @@ class Learning:
         self._learn_by = learn_by
         self._runs: dict[str, tuple[PastRun, ...]] = {}
         self._known: dict[str | None, tuple[Cadence, tuple[float, ...]]] = {}
-        """What follows from the history of each kind; None: of a kind without one."""
+        """The cadence and the durations for each kind; under None, for all kinds without a history."""
 
     @property
     def is_wanted(self) -> bool:
@@ -63,7 +63,7 @@ class Learning:
         return self._runs.get(kind, ())
 
     def kind_of(self, op: Any) -> str:
-        """Return the kind of an operation, from `learn_by=`; operations for which that fails have no kind."""
+        """Return the kind of an operation by `learn_by=`; empty if that fails."""
         learn_by = self._learn_by
         if learn_by is None:
             return ""
@@ -73,17 +73,19 @@ class Learning:
             else:
                 value = op[learn_by] if isinstance(op, dict) else getattr(op, learn_by)
             return short_text(str(value), NAME_LIMIT)
-        except Exception as error:  # noqa: BLE001 - the user's own, and no reason to stop looking
-            line = "%s: learn_by failed, so the operation counts as of no kind: %s"
+        except Exception as error:  # noqa: BLE001 - the user's function; the looks go on without a kind
+            line = "%s: learn_by failed, so the operation has no kind: %s"
             self._failures.log(logging.WARNING, f"{self._where} learn_by", line, self._where, error_text(error))
             return ""
 
-    def decided(self, kind: str, looks: int, memory: RunMemory, now: float, rng: Rng) -> tuple[Any, str | None]:
-        """Ask the cadence after that many looks: seconds until the next one, and the reason if it names one."""
+    def next_wait(self, kind: str, looks: int, memory: RunMemory, now: float, rng: Rng) -> tuple[Any, str | None]:
+        """Return the seconds until the next look after that many looks, and the reason if the cadence names one."""
         runs = self.runs(kind)
-        # All kinds without a history share one plan, so that a kind of its own for each operation fills no memory.
+        # All kinds without a history share one plan: else one kind for each operation would fill the memory.
         cadence, durations_s = self._known_of(kind if runs else None, runs)
-        return decided(cadence, History(looks, since_start_s(memory, now), durations_s, runs, tuple(memory.marks)), rng)
+        return next_wait(
+            cadence, History(looks, since_start_s(memory, now), durations_s, runs, tuple(memory.marks)), rng
+        )
 
     def _known_of(self, kind: str | None, runs: tuple[PastRun, ...]) -> tuple[Cadence, tuple[float, ...]]:
         if kind not in self._known:
@@ -93,7 +95,7 @@ class Learning:
 
 
 def past_run(result: Any) -> PastRun | None:
-    """Read when a run ended from what its row has; None if it has nothing that can be understood."""
+    """Read from the row of a run when it ended; None if the row does not tell."""
     try:
         match result:
             case {"span": [running_s, ended_s]}:

@@ -1,8 +1,8 @@
-"""The limits of what a row may hold.
+"""Limits of what is stored in a row.
 
-Promises: a row stays bounded, whatever the functions of a watch return. A value that a decision needs and that does not
-fit is refused with its size; text for people is cut. A waiting run takes at most ROW_LIMIT characters beside its
-operation and its handle; most take a few hundred.
+Promises: a row stays bounded, whatever the functions of a watch return. A value that a decision needs and that is too
+large is refused with its size; text for people is cut. A waiting run takes at most ROW_LIMIT characters in addition to
+its operation and its handle; most take a few hundred.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ PAYLOAD_LIMIT = 1_000_000
 MEMORY_LIMIT = 100_000
 """Bytes of JSON: `w.memory`, which is written with every look."""
 NAMES_LIMIT = 100
-"""Facts of one kind (`confirm`, `due`), and counters, that a run may have; the counters beyond share one."""
+"""How many facts of one kind (`confirm`, `due`), and how many counters a run may have; further counters share one."""
 NAME_LIMIT = 100
 WORD_LIMIT = 200
 """Characters of a status, of progress, of a fact that changed."""
@@ -45,7 +45,7 @@ def encoded(value: Any, what: str, limit: int = PAYLOAD_LIMIT) -> bytes:
         raise BadInput(f"{what} must be JSON, which does not know {lost}: write None, or a text")
     if len(text) > limit:
         raise BadInput(
-            f"{what} takes {len(text):,} bytes, more than {limit:,}: store it elsewhere and keep where it is"
+            f"{what} takes {len(text):,} bytes, more than {limit:,}: store it elsewhere and return its address"
         )
     return text
 
@@ -62,7 +62,7 @@ def short_text(value: object, limit: int = WORD_LIMIT) -> str:
     try:
         text = value if isinstance(value, str) else str(value)
     except Exception:  # noqa: BLE001 - an object of the user or of a library
-        text = f"({type(value).__name__}, of which the text cannot be read)"
+        text = f"({type(value).__name__}, whose str() failed)"
     text = text if text.isascii() and "\x00" not in text else storable(text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -74,7 +74,7 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {short_text(error, ERROR_LIMIT)}"
 
 
-def named(name: object, known: dict[str, Any], what: str) -> str:
+def fact_name(name: object, known: dict[str, Any], what: str) -> str:
     """Return the name of a fact; raise `BadInput` if it is too long or the run has too many."""
     if (flaw := flaw_of(name, NAME_LIMIT)) is not None:
         raise BadInput(f"{what}({short_text(name)!r}): it {flaw}: write a name of 1 to {NAME_LIMIT} characters")

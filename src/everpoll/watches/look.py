@@ -1,7 +1,7 @@
-"""Looking at an operation: calls the user's `look`, or joins a call of `look_many`, and the checks.
+"""Looking at an operation: calls the user's `look`, or joins a call of `look_many`; then calls the check it asks for.
 
-Promises: a verdict that a row cannot hold is a failure of the look. A look that fails changes no fact: it works on a
-copy of the run's memory.
+Promises: a verdict that a row cannot hold is a failure of the look. A look works on a copy of the run's memory, so a
+look that fails changes no fact.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ V = TypeVar("V", bound=Verdict | Verify)
 async def look(step: "Step", _plan: Call) -> Event:
     """Call the look, and check its verdict."""
     watch, clock = step.watch, asyncio.get_running_loop().time
-    assert step.remote is not None, "a remote is admitted before it is asked"
+    assert step.remote is not None, "a remote is called only once it was admitted"
     context = step.context = LookContext(step.memory.for_look(), step.now(), watch.checks, step.key)
     remote, op, began = step.remote, step.op, clock()
     try:
@@ -38,7 +38,7 @@ async def look(step: "Step", _plan: Call) -> Event:
         step.look_took_s = round(clock() - began, 6)
     context.check_memory()
     if step.is_canceling:
-        kept = stored(verdict, watch.name) if isinstance(verdict, (Done, Fail, Verify)) else None
+        kept = storable(verdict, watch.name) if isinstance(verdict, (Done, Fail, Verify)) else None
         return Looked(kept, context.report(), None, step.look_took_s, step.named_remote)
     checked = _checked(verdict, watch.name)
     pace = None
@@ -48,7 +48,7 @@ async def look(step: "Step", _plan: Call) -> Event:
 
 
 async def verify(step: "Step", plan: Call) -> Event:
-    """Call the check that the look asked for. A check that raises has not passed."""
+    """Call the check that the look asked for. If it raises, it has not passed."""
     context, name = step.context, plan.name
     assert context is not None, "a check follows a look"
     assert name is not None, "a check has a name"
@@ -59,7 +59,7 @@ async def verify(step: "Step", plan: Call) -> Event:
         reason = failure(step.run, raised)
         value, error, floor_s = None, error_text(reason), retry_after_s(reason)
     context.check_memory()
-    verdict = stored(value, step.watch.name) if isinstance(value, (Done, Fail)) else None
+    verdict = storable(value, step.watch.name) if isinstance(value, (Done, Fail)) else None
     is_proven = verdict is None and bool(value)
     proof = (
         as_json(value, f"watch {step.watch.name!r}: what {name} returns") if is_proven and value is not True else None
@@ -73,25 +73,25 @@ def _checked(verdict: object, name: str) -> Verdict | Verify | None:
     if verdict is None or isinstance(verdict, (Verify, Wait)):
         return verdict
     if isinstance(verdict, (Done, Fail)):
-        return stored(verdict, name)
+        return storable(verdict, name)
     if inspect.iscoroutine(verdict):
         verdict.close()
         raise BadInput("the look returned a coroutine: write await in front of the call")
     raise BadInput(f"the look returned {shown(verdict)}; it returns Done(…), Fail(…), Wait(…) or w.verify(…)")
 
 
-def stored(verdict: V, name: str) -> V:
-    """Return the verdict as a row can hold it."""
+def storable(verdict: V, name: str) -> V:
+    """Return the verdict in the form in which a row holds it; raise `BadInput` if it is too large."""
     if isinstance(verdict, Done) and verdict.value is not None:
         return replace(verdict, value=as_json(verdict.value, f"watch {name!r}: what Done carries"))
     if isinstance(verdict, Fail) and verdict.evidence is not None:
-        return replace(verdict, evidence=_kept(verdict.evidence))
+        return replace(verdict, evidence=_storable_evidence(verdict.evidence))
     return verdict
 
 
-def _kept(evidence: Any) -> Any:
-    """Return the evidence if a row can hold it, else why not: a failure counts in any case."""
+def _storable_evidence(evidence: Any) -> Any:
+    """Return the evidence, or a note if a row cannot hold it: the failure counts in any case."""
     try:
         return as_json(evidence, "the evidence")
     except BadInput as error:
-        return f"(not kept: {error})"
+        return f"(not stored: {error})"

@@ -1,4 +1,4 @@
-"""The memory of a run: the JSON in its row, with everything that must last between two looks.
+"""The memory of a run: the JSON in its row, with everything that lasts between two looks.
 
     intent ──start──▶ looking ⇄ verifying ──▶ cleaning ──▶ ended
                          └─────▶ canceling ──────▲          (parked: needs_code, until a release knows its version)
@@ -21,11 +21,11 @@ Outcome = Literal["ready", "failed", "canceled", "timed_out"]
 OTHERS = "others"
 """The counter for names beyond NAMES_LIMIT."""
 LOG_LIMIT = 40
-"""How many decisions a run keeps; equal ones in a row are one entry."""
+"""How many decisions a run keeps; equal decisions in a row share one entry."""
 
 
 class Decision(Struct, omit_defaults=True):
-    """Why the next look is when it is, or how the run ended; `times` in a row."""
+    """A decision of a run, with its reason: when the next look comes, or how the run ended."""
 
     at: float
     rule: str
@@ -39,9 +39,9 @@ class Decision(Struct, omit_defaults=True):
     """The facts that this look has changed."""
     times: int = 1
     first_at: float | None = None
-    """When the first of several equal ones was made."""
+    """When the first of several equal decisions was made."""
     look: int | None = None
-    """The number of its look, from 1; of several equal ones, the last. None if no look was made."""
+    """The number of its look, from 1; of several equal decisions, that of the last. None if no look was made."""
     took_s: float | None = None
     """How long that look waited for the remote."""
 
@@ -54,11 +54,11 @@ class Sighting(Struct, omit_defaults=True):
     first_at: float | None = None
     """When the first of the counted sightings was."""
     before_at: float | None = None
-    """When the last look before that was: it saw the operation running."""
+    """When the last look before the first sighting was: it saw the operation running."""
 
 
 class StepNotes(Struct, omit_defaults=True):
-    """What a step needs to know until it is settled; never stored."""
+    """Notes about the step under way, until it is settled; never stored."""
 
     visible: tuple[str | None, ...]
     """What subscribers saw of the run when the step began."""
@@ -88,14 +88,16 @@ class RunMemory(Struct, omit_defaults=True):
     begun_at: float | None = None
     """When the run was first leased: the budget counts from here until the start."""
     is_given: bool = False
-    """The operation was started elsewhere: its first look comes at once, and the cadence begins after it."""
+    """The operation was started elsewhere: the first look comes at once, and the cadence begins after that look."""
     looks: int = 0
     looked_at: float | None = None
-    """When the last look got an answer that the operation goes on."""
+    """When a look last saw the operation running."""
     sighted_at: float | None = None
     """When a look first asked for a check, with no contrary answer since."""
     span: tuple[float, float | None] | None = None
-    """The two looks between which the operation ended, in seconds since its start; no second one: it was given up."""
+    """The two looks between which the operation ended, in seconds since its start; the second is None if the run was
+
+    given up."""
     marks: list[tuple[float, float]] = []
     """The first share of progress in each tenth, each with its seconds since the start."""
     learned_as: str | None = None
@@ -103,7 +105,7 @@ class RunMemory(Struct, omit_defaults=True):
     took_s: float | None = None
     """Written by earlier releases: the middle of the span."""
     remote: str | None = None
-    """The remote that was asked last, if the watch names its remotes."""
+    """The remote that was called last, if the watch names its remotes."""
     errors: int = 0
     """Looks, starts, cancels and cleanups that failed."""
     errors_in_a_row: int = 0
@@ -129,20 +131,20 @@ class RunMemory(Struct, omit_defaults=True):
     """Time that does not count for the budget: the remote was down, or the worker had no code for the run."""
     paused_at: float | None = None
     paused_most_s: float | None = None
-    """The longest that the present pause may be (an outage of the remote); None: no limit."""
+    """How long the current pause may last at most (an outage of the remote); None: no limit."""
     outage_s: float = 0.0
-    """The part of `paused_s` that was for outages of the remote."""
+    """The part of `paused_s` that outages of the remote caused."""
     has_token: bool = False
-    """The run was postponed for the remote's rate, and took its token then."""
+    """The run waits for the remote's rate, and has taken its token already."""
     budget_s: float | None = None
-    """The budget of its watch at the last write; extensions are stored with the operation."""
+    """The time budget of the watch at the last write; extensions are stored with the operation."""
     budget_looks: int | None = None
     version: int | None = None
-    """The version of the code that last wrote it; None: the version of the row."""
+    """The watch's version that last wrote the memory; None: the version of the row."""
     op: Any = None
     """The operation, if a migration has changed it."""
     parked: str | None = None
-    """Why the run needs other code than this worker has."""
+    """Why the run needs code that the worker does not have."""
     cleaned: bool | None = None
     """Whether the cleanup has succeeded; None if there was none."""
     counters: dict[str, int] = {}
@@ -150,10 +152,10 @@ class RunMemory(Struct, omit_defaults=True):
     """The number of the last event."""
     log: list[Decision] = []
     step: StepNotes | None = None
-    """About the step under way; None in the row."""
+    """Notes about the step under way; always None in the row."""
 
     def note(self, decision: Decision) -> None:
-        """Add a decision to the log; one that repeats the last is counted there."""
+        """Add a decision to the log, or count it if it repeats the last one."""
         last = self.log[-1] if self.log else None
         if last is not None and _same(last, decision):
             first_at = last.at if last.first_at is None else last.first_at
@@ -182,14 +184,14 @@ class RunMemory(Struct, omit_defaults=True):
         return max(0.0, now - since - self.paused_s - self.pause_s(now))
 
     def pause_s(self, now: float) -> float:
-        """Return how long the present pause has lasted, up to its limit."""
+        """Return how long the current pause has lasted, up to its limit."""
         if self.paused_at is None:
             return 0.0
         pause_s = max(0.0, now - self.paused_at)
         return pause_s if self.paused_most_s is None else min(pause_s, self.paused_most_s)
 
     def pause(self, now: float, most_s: float | None = None) -> None:
-        """Pause the budget from now on, for at most `most_s`; a pause of the same kind goes on."""
+        """Pause the budget from now on, for at most `most_s`; if it is paused for the same reason, nothing changes."""
         if self.paused_at is not None and (self.paused_most_s is None) != (most_s is None):
             self.unpause(now)
         if self.paused_at is None:
@@ -205,7 +207,7 @@ class RunMemory(Struct, omit_defaults=True):
 
 
 def _same(last: Decision, new: Decision) -> bool:
-    # The numbers of equal looks follow one another, so that the first and the last stand for all.
+    # Looks of one entry have consecutive numbers, so that the first and the last tell all.
     is_next = new.look is None if last.look is None else new.look == last.look + 1
     return (last.rule, last.status) == (new.rule, new.status) and is_next and not new.facts and not last.facts
 

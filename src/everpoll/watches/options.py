@@ -1,4 +1,4 @@
-"""The options of `app.watch`, checked, as the policy of a watch."""
+"""Checks the options of `app.watch` and makes the policy of a watch of them."""
 
 import inspect
 from collections.abc import Callable
@@ -9,56 +9,57 @@ from everpoll.errors import BadInput
 from everpoll.policy import Backoff, Breaker, Budget, Duration, Rate, flaw_of, seconds, shown, whole_number
 from everpoll.watches.cadence import Cadence, cadence_of
 from everpoll.watches.decisions.policy import DEFAULT_CLEANUP
-from everpoll.watches.faults import Classify, one_of
+from everpoll.watches.faults import Classify, rule_of_types
 
 NAME_LIMIT = 100
 PRIORITY_LIMIT = 1_000_000_000
 STEP_CALLS = 3
 """Adopt, cancel and look; or adopt, start and adopt. Most steps make one call."""
 FALLBACK = Backoff("2s", factor=2, cap="30s", jitter=0.2)
-"""The cadence, where one of the user's own has failed."""
+"""The cadence that replaces a cadence of the user that has failed."""
 
 
 class WatchOptions(TypedDict, total=False):
-    """What `app.watch` takes beside `every` and `budget`."""
+    """What `app.watch` takes in addition to `every` and `budget`."""
 
     name: str
     """Default: the function's own name."""
     queue: str
     priority: int
     timeout: Duration
-    """How long one look, start, cancel or cleanup may take, and never longer than what is left of its budget; then the
-    call has failed, and is tried again. Default: 1 minute."""
+    """How long one look, start, cancel or cleanup may take; at most what is left of its budget. After that the call has
+
+    failed, and is tried again. Default: 1 minute."""
     version: int
-    """Raise it when rows of the version before cannot be understood; see `@….migrate`."""
+    """Raise it when this code cannot read rows of the version before; see `@….migrate`."""
     remote: str | Callable[[Any], str]
-    """The remote that is asked (a host, a tenant), or a function of the operation. `rate` and `breaker` count by it."""
+    """The remote (a host, a tenant), or a function from the operation to it. `rate` and `breaker` count by remote."""
     rate: Rate
-    """How often this process may ask each remote."""
+    """How often this process may call each remote."""
     breaker: Breaker
-    """When to stop asking a remote that cannot be reached."""
+    """When to stop calling a remote that cannot be reached."""
     outage: Literal["pause", "burn"]
-    """While the breaker is open: pause the time budget (the default), or burn it."""
+    """What happens to the time budget while the breaker is open: it is paused (the default), or it runs on."""
     outage_budget: Duration
-    """How long, over all outages of a run, its budget may be paused. Default: as long again as the budget."""
+    """How long the budget may be paused over all outages of a run. Default: as long as the budget itself."""
     transient: tuple[type[BaseException], ...]
     fatal: tuple[type[BaseException], ...]
     classify: Classify
-    """Your own rule: an exception in, "transient", "fatal", "unexpected" or None (no opinion) out."""
+    """Your own rule, from an exception to "transient", "fatal", "unexpected" or None (the next rule decides)."""
     unexpected_errors: int
-    """How often in a row a look may raise an unknown error before the run fails. Default: 5."""
+    """After how many unexpected errors in a row the run fails. Default: 5."""
     cancel_budget: Duration
-    """How long a canceled operation is waited for. Default: 5 minutes."""
+    """How long the watch waits for a canceled operation to end. Default: 5 minutes."""
     cleanup_budget: Duration
-    """How long a cleanup is tried. Default: 1 day."""
+    """How long the watch tries a cleanup. Default: 1 day."""
     cleanup_every: Backoff
     learn_by: str | Callable[[Any], Any]
-    """What `Learned` keeps apart: a field of the operation, or a function of it; each value has its own history."""
+    """The kind of an operation: a field of it, or a function of it. `Learned` keeps a history for each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPolicy:
-    """The options, checked."""
+    """The checked options."""
 
     name: str
     queue: str
@@ -71,7 +72,7 @@ class WatchPolicy:
     rate: Rate | None
     breaker: Breaker | None
     outage_s: float
-    """How long the budget may be paused while the breaker is open, in all; 0: never."""
+    """How long the budget may be paused over all outages of a run; 0: never."""
     rules: tuple[Classify, ...]
     unexpected_errors: int
     cancel_s: float
@@ -81,12 +82,12 @@ class WatchPolicy:
 
     @property
     def step_s(self) -> float:
-        """How long one step may take at most: it makes up to STEP_CALLS calls, each within the timeout."""
+        """How long one step may take: it makes up to STEP_CALLS calls, each within the timeout."""
         return self.timeout_s * STEP_CALLS
 
 
 def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchPolicy:
-    """Return the policy; raise `BadInput` that says what to write."""
+    """Return the policy; raise `BadInput` for an option that is not valid."""
     unknown = sorted(options.keys() - WatchOptions.__annotations__.keys())
     if unknown:
         known = ", ".join(sorted(WatchOptions.__annotations__))
@@ -100,7 +101,7 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
     if cadence is None:
         raise BadInput(f'{where}: every={shown(every)}: write Backoff("2s", factor=2, cap="30s"), or "30s"')
     if not isinstance(budget, Budget):
-        raise BadInput(f'{where}: budget={shown(budget)}: no watch without a deadline; write Budget("29m", looks=120)')
+        raise BadInput(f'{where}: budget={shown(budget)}: a watch needs a budget: write Budget("29m", looks=120)')
     return WatchPolicy(
         name=name,
         queue=text(f"{where}: queue", options.get("queue", "default"), NAME_LIMIT),
@@ -110,8 +111,8 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
         timeout_s=seconds(options.get("timeout", "1m"), name=f"{where}: timeout", positive=True),
         version=whole_number(options.get("version", 1), name=f"{where}: version", at_least=1, accepted="1 or more"),
         remote=_remote(where, options.get("remote", name)),
-        rate=_a(Rate, options.get("rate"), f"{where}: rate", 'Rate(10, per="1s")'),
-        breaker=_a(Breaker, options.get("breaker"), f"{where}: breaker", 'Breaker(10, "5m")'),
+        rate=_instance(Rate, options.get("rate"), f"{where}: rate", 'Rate(10, per="1s")'),
+        breaker=_instance(Breaker, options.get("breaker"), f"{where}: breaker", 'Breaker(10, "5m")'),
         outage_s=_outage_s(where, budget, options),
         rules=_rules(where, options),
         unexpected_errors=whole_number(
@@ -119,14 +120,16 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
         ),
         cancel_s=seconds(options.get("cancel_budget", "5m"), name=f"{where}: cancel_budget", positive=True),
         cleanup=Budget(seconds(options.get("cleanup_budget", "1d"), name=f"{where}: cleanup_budget", positive=True)),
-        cleanup_every=_a(Backoff, options.get("cleanup_every"), f"{where}: cleanup_every", 'Backoff("1s", cap="1h")')
+        cleanup_every=_instance(
+            Backoff, options.get("cleanup_every"), f"{where}: cleanup_every", 'Backoff("1s", cap="1h")'
+        )
         or DEFAULT_CLEANUP,
         learn_by=_learn_by(where, options),
     )
 
 
 def text(name: str, value: object, limit: int, without: str | None = None) -> str:
-    """Return a text that may be part of a key; refuse any other."""
+    """Return the value if it is a text that may be part of a key; else raise `BadInput`."""
     flaw = flaw_of(value, limit)
     if flaw is None and isinstance(value, str) and without is not None and without in value:
         flaw = f"has {without!r} in it"
@@ -137,7 +140,7 @@ def text(name: str, value: object, limit: int, without: str | None = None) -> st
     return value
 
 
-def _a(kind: type, value: Any, name: str, like: str) -> Any:
+def _instance(kind: type, value: Any, name: str, like: str) -> Any:
     if value is None or isinstance(value, kind):
         return value
     raise BadInput(f"{name}={shown(value)}: write {like}")
@@ -181,7 +184,7 @@ def _rules(where: str, options: WatchOptions) -> tuple[Classify, ...]:
         raise BadInput(f"{where}: classify={shown(rules[0])}: write a function from an exception to a word, or None")
     kinds = {name: _kinds(where, name, options.get(name, ())) for name in ("transient", "fatal")}
     if any(kinds.values()):
-        rules.append(one_of(**kinds))
+        rules.append(rule_of_types(**kinds))
     return tuple(rules)
 
 

@@ -1,7 +1,7 @@
-"""Asking the cadence of a watch how long to wait for the next look.
+"""Asks the cadence of a watch how long to wait for the next look.
 
-Promises: a cadence of the user that fails, or returns what is not a wait, is logged and replaced by the fallback, so
-that the verdict of the look is not lost. The draw of chance is that of the runtime.
+Promises: if a cadence of the user raises, or returns something else than seconds, this is logged and the fallback
+decides, so that the verdict of the look is not lost. Random numbers come from the runtime's generator.
 """
 
 import logging
@@ -46,16 +46,16 @@ def pace_after_failure(step: "Step", *, is_unasked: bool) -> Pace:
 
 
 def _pace(step: "Step", memory: RunMemory, looks: int) -> Pace:
-    # An operation that was started elsewhere is looked at at once: the first wait comes after that look.
+    # If the operation was started elsewhere, the first look comes at once, and the first wait after that look.
     looks = max(0, looks - memory.is_given)
     learning, rng, kind = step.runtime.learning, step.runtime.rng, None
     try:
         kind = learning.kind_of(step.op)
-        wait_s, why = learning.decided(kind, looks, memory, step.now(), rng)
+        wait_s, why = learning.next_wait(kind, looks, memory, step.now(), rng)
         if isinstance(wait_s, (int, float)) and 0 <= wait_s <= math.inf:
             return Pace(float(wait_s), None, why, kind or None)
         raise BadInput(f"next_s returned {shown(wait_s)}; it returns seconds, 0 or more")
     except BaseException as raised:  # noqa: BLE001 - the user's own
         error = error_text(failure(step.run, raised))
-        logger.error("%s: its cadence failed, going on without it: %s", step.key, error)
+        logger.error("%s: its cadence failed, the fallback decides: %s", step.key, error)
         return Pace(FALLBACK.delay(looks + 1, rng), short_text(error), None, kind or None)

@@ -1,7 +1,7 @@
-"""Earlier runs of a watch, as a learned cadence knows them: when each ended, and which progress it reported.
+"""Earlier runs of a watch, for a learned cadence: when each ended, and which progress it reported.
 
-Promises: pure. Newer runs weigh more; if the newest runs clearly take another time than the older ones, the older ones
-are forgotten.
+Promises: pure. Newer runs weigh more. If the newest runs clearly take more or less time than the older ones, the older
+ones are ignored.
 """
 
 import math
@@ -12,9 +12,9 @@ from itertools import accumulate
 from everpoll.policy.durations import LONGEST_S
 
 HALF_LIFE = 60
-"""Runs after which a run counts half."""
+"""A run weighs half as much as one that is this many runs newer."""
 NEWEST = 6
-"""At least this many runs must differ from the older ones before those are forgotten …"""
+"""At least this many runs must differ from the older ones before those are ignored …"""
 ERRORS_APART = 4.0
 """… by this many standard errors of the log duration."""
 
@@ -24,18 +24,18 @@ Mark = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """When an earlier run ended, as far as its looks can tell."""
+    """When an earlier run ended, as its looks saw it, in seconds since its start."""
 
     running_s: float
-    """Since its start: the last look that saw it running."""
+    """When a look last saw the operation running."""
     ended_s: float
-    """The first look that saw it ended; infinity: the run timed out or was canceled."""
+    """When a look first saw that it had ended; infinity: the run timed out or was canceled."""
     progress: tuple[Mark, ...] = ()
     """What the remote reported: the first (share, seconds since the start) in each tenth."""
 
     @property
     def middle_s(self) -> float:
-        """Where it ended, as one number; for a run that was given up: how long it ran at least."""
+        """One number for its end: the middle of both; for a run that was given up, how long it ran at least."""
         return self.running_s if self.ended_s >= LONGEST_S else (self.running_s + self.ended_s) / 2
 
 
@@ -45,7 +45,7 @@ def weighted(runs: Sequence[PastRun]) -> list[tuple[PastRun, float]]:
 
 
 def _newest_alike(runs: Sequence[PastRun]) -> int:
-    """Return how many of the newest runs belong together: all, unless the durations have changed."""
+    """Return how many of the newest runs have alike durations: all, unless the durations have changed."""
     logs = [math.log(max(run.middle_s, 0.001)) for run in runs]
     count, sums, squares = len(logs), [0.0, *accumulate(logs)], sum(one * one for one in logs)
     best, apart = count, ERRORS_APART
@@ -60,7 +60,7 @@ def _newest_alike(runs: Sequence[PastRun]) -> int:
 
 
 def tenth(share: float) -> int:
-    """Return which tenth of the way this share lies in, from 0 to 9."""
+    """Return the tenth, from 0 to 9, in which this share of progress lies."""
     return min(9, int(share * 10))
 
 

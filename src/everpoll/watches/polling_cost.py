@@ -1,7 +1,7 @@
-"""What polling costs: looks per useful change, and what a longer shortest wait would have saved and cost.
+"""What polling costs: looks per useful change, and the looks that a minimum wait would have saved.
 
 Promises: pure. A run is read from its log, which keeps the last decisions; looks that the log no longer has are not
-counted. A change is useful if it changed a fact or the remote's word, or ended the run.
+counted. A change is useful if it changed a fact or the remote's status, or ended the run.
 """
 
 import re
@@ -16,30 +16,30 @@ from everpoll.watches.run_info import RunInfo
 
 _HOST = re.compile(r"localhost|[\w-]*[.:][\w.:-]*")
 FLOORS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""The shortest waits that are tried."""
+"""The minimum waits that are compared."""
 
 
 class FloorCost(Struct, frozen=True):
-    """What a shortest wait between looks would have saved and cost."""
+    """What a minimum wait between looks would have saved and cost."""
 
     floor_s: float
     looks: int
     """How many looks there would have been."""
     saved: int
     later_s: float
-    """How much later a useful change would have been noticed on average: half of what is added to its wait."""
+    """How much later useful changes would have been noticed on average: by half of what is added to their waits."""
 
 
 class PollingCost(Struct, frozen=True, kw_only=True):
-    """The looks of some runs, and what they brought."""
+    """The looks of some runs, and how many brought a useful change."""
 
     watch: str
     host: str | None
-    """The host that is looked at; None if the runs do not name one."""
+    """The remote's host; None if the runs do not name one."""
     runs: int
     looks: int
     changes: int
-    """Looks that changed a fact or the remote's word, or ended the run."""
+    """How many looks changed a fact or the remote's status, or ended the run."""
     floors: tuple[FloorCost, ...]
 
 
@@ -53,7 +53,7 @@ def polling_costs(runs: Iterable[RunInfo]) -> list[PollingCost]:
 
 
 def host_of(target: str | None) -> str | None:
-    """Return the host of an address, or a target that is a host; None if it names none."""
+    """Return the host of a target, which may be a URL or a host; None if it names none."""
     if target is None:
         return None
     try:
@@ -94,10 +94,10 @@ def _pairs(log: Sequence[Decision]) -> list[tuple[Decision | None, Decision]]:
 
 
 def _waits(log: Sequence[Decision]) -> list[tuple[float, int, bool]]:
-    """Return the wait before looks of a log, how many had it, and whether they brought a change.
+    """Return for the looks of a log: the wait before them, how many had this wait, and whether they brought a change.
 
-    The first look of a log has no known wait. Of equal looks in a row, those behind the first waited as the entry says:
-    not at all where the clock was set back meanwhile.
+    The wait before the first look is unknown. For equal looks in a row, the entry tells the average wait between them;
+    it is 0 if the clock was set back meanwhile.
     """
     found: list[tuple[float, int, bool]] = []
     for before, one in _pairs(log):

@@ -1,4 +1,4 @@
-"""All watches of one app, and what they share: store, enqueuer, waiters, threads."""
+"""All watches of one app, and what they share: the store, the enqueuer, waiters and threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
 from everpoll.watches.options import WatchOptions
 from everpoll.watches.rounds import Rounds
 from everpoll.watches.runtime import Runtime
-from everpoll.watches.unregistered import settled_unregistered
+from everpoll.watches.unregistered import settle_unregistered
 from everpoll.watches.waiting import RunWaiters
 from everpoll.watches.watch import Watch
 from everpoll.watches.watch_run import WatchRun
@@ -49,8 +49,8 @@ class Watches:
         return watch
 
     def settle_unregistered(self, run: Run) -> Settlement:
-        """Settle a run whose watch is not registered in this worker: another worker may have it."""
-        return settled_unregistered(run, sorted(self._watches), run.now(asyncio.get_running_loop().time()))
+        """Settle a run whose watch is not registered in this worker; another worker may have registered it."""
+        return settle_unregistered(run, sorted(self._watches), run.now(asyncio.get_running_loop().time()))
 
     def __getitem__(self, name: str) -> Watch[Any]:
         try:
@@ -74,7 +74,7 @@ class Watches:
         store = await self.store()
         task = await store.find("watch", f"{watch}:{run_id}")
         if task is None:
-            raise TaskNotFound(f"no run {watch}:{run_id}: it was never begun here, or its history was dropped")
+            raise TaskNotFound(f"no run {watch}:{run_id}: it was never begun in this store, or its history was dropped")
         return WatchRun(self, watch, run_id, task.id, is_new=False)
 
     async def enqueuer(self) -> Enqueuer:
@@ -122,7 +122,7 @@ class Watches:
             await waiters.close()
 
     def forget(self) -> None:
-        """Drop everything that belongs to the event loop of earlier calls."""
+        """Drop everything that belongs to an earlier event loop."""
         self._waiters = self._enqueuer = None
         self._infos, self._cancels = Coalescer(self._read_infos), Coalescer(self._send_cancels)
         self.rounds = Rounds(self)

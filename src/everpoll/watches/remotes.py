@@ -1,7 +1,7 @@
 """The remotes of a watch: the rate and the breaker of each.
 
-Promises: a remote that is down costs one probe per cooldown, whatever the number of runs that wait for it. The state is
-local to the process. Never calls a remote.
+Promises: a remote that is down gets one probe per cooldown, however many runs wait for it. The state is local to the
+process. This module never calls a remote.
 """
 
 import math
@@ -23,8 +23,8 @@ class _Remote:
     breaker: BreakerState
     failed_call: int | None = None
 
-    def set_back(self, now: float) -> None:
-        """Follow a store's clock that was set back: instants in the future become now, so no run waits for them."""
+    def follow_clock(self, now: float) -> None:
+        """Change instants in the future to now: they come from before the store's clock was set back."""
         state = self.breaker
         if (state.opened_at or now) > now or (state.probe_at or now) > now:
             ahead = {name: at for name in ("opened_at", "probe_at") if (at := getattr(state, name)) is not None}
@@ -42,16 +42,16 @@ class Remotes:
         self._chance = chance
         self._remotes: dict[str, _Remote] = {}
 
-    def ask(self, name: str, now: float, *, has_token: bool = False, most_s: float = math.inf) -> Postponed | None:
+    def admit(self, name: str, now: float, *, has_token: bool = False, most_s: float = math.inf) -> Postponed | None:
         """Return None if the remote may be called now, else how long to wait.
 
-        `has_token`: the run was postponed for the rate before, and has its token already. A run that would have to
-        wait longer than `most_s` takes no token, since it would not use it.
+        `has_token`: the run has waited for the rate, and has its token already. If the wait would be longer than
+        `most_s`, no token is taken, since the run would not use it.
         """
         if self._rate is None and self._breaker is None:
             return None
-        remote = self._of(name)
-        remote.set_back(now)
+        remote = self._state(name)
+        remote.follow_clock(now)
         if self._breaker is not None:
             remote.breaker, allowed = self._breaker.ask(remote.breaker, now)
             if not allowed:
@@ -62,26 +62,27 @@ class Remotes:
             if wait_s > 0:
                 if self._breaker is not None:
                     remote.breaker = self._breaker.abandoned(remote.breaker)
-                return Postponed(wait_s, "rate", f"{name} takes {self._rate.count} looks in {human(self._rate.per_s)}")
+                limit = f"{self._rate.count} looks in {human(self._rate.per_s)}"
+                return Postponed(wait_s, "rate", f"the limit of {name} is {limit}")
         return None
 
     def answered(self, name: str) -> None:
-        """Count an answer, whatever it said."""
+        """Count an answer, even if it reports a failure of the operation."""
         if self._breaker is not None:
-            remote = self._of(name)
+            remote = self._state(name)
             remote.breaker = self._breaker.succeeded(remote.breaker)
 
-    def abandoned(self, name: str) -> None:
-        """Release the probe of a call that was stopped before an answer came, so that another run may probe."""
+    def release_probe(self, name: str) -> None:
+        """Give up the probe of a call that was stopped before its answer came, so that another run may probe."""
         if self._breaker is not None:
-            remote = self._of(name)
+            remote = self._state(name)
             remote.breaker = self._breaker.abandoned(remote.breaker)
 
     def failed(self, name: str, now: float, call: int | None = None) -> Postponed | None:
-        """Count a failure; return how long to wait if the breaker is open now. A call for many runs counts once."""
+        """Count a failure; return how long to wait if the breaker is open now. A call of look_many counts once."""
         if self._breaker is None:
             return None
-        remote = self._of(name)
+        remote = self._state(name)
         if call is None or call != remote.failed_call:
             remote.failed_call = call
             remote.breaker = self._breaker.failed(remote.breaker, now)
@@ -90,17 +91,17 @@ class Remotes:
     def _resting(self, name: str, remote: _Remote, breaker: Breaker, now: float) -> Postponed:
         # Spread over a tenth of the cooldown: all runs at once would be a thundering herd after the outage.
         wait_s = max(1.0, breaker.retry_at(remote.breaker, now) - now) + self._chance() * breaker.cooldown_s / 10
-        why = f"{name} failed {remote.breaker.failures} times in a row: not asked for {human(wait_s)}"
+        why = f"{name} failed {remote.breaker.failures} times in a row: not called for {human(wait_s)}"
         return Postponed(wait_s, "breaker", why)
 
-    def _least_missed(self) -> str:
-        """Return the oldest remote without failures, of the first SEARCHED."""
+    def _replaceable(self) -> str:
+        """Return a remote that may be dropped: the oldest one without failures, among the first SEARCHED."""
         oldest = list(islice(self._remotes.items(), SEARCHED))
         return next((name for name, one in oldest if not one.breaker.failures), oldest[0][0])
 
-    def _of(self, name: str) -> _Remote:
+    def _state(self, name: str) -> _Remote:
         if name not in self._remotes:
             if len(self._remotes) >= REMOTES_LIMIT:
-                del self._remotes[self._least_missed()]
+                del self._remotes[self._replaceable()]
             self._remotes[name] = _Remote(Tokens(), BreakerState())
         return self._remotes[name]

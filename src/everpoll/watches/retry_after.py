@@ -1,4 +1,4 @@
-"""Retry-After, for the functions of a watch: what a remote says about when to ask again."""
+"""Retry-After for the functions of a watch: the earliest time at which the remote wants the next call."""
 
 from everpoll.http.retry_after import LONGEST, retry_after_s
 

@@ -1,7 +1,7 @@
 """Periodic rounds of a worker for its watches: begin runs for business rows that have none, and retry cleanups.
 
-Promises: every worker may do both at the same time: an id has one run, and a cleanup is retried once. A round that
-fails is logged and tried again; it never ends the worker. A row that cannot be begun does not hold up the others.
+Promises: all workers may do both at the same time: an id has one run, and a cleanup is retried once. A round that fails
+is logged and tried again; it never ends the worker. A business row for which no run can be begun does not delay others.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ SWEEP_LIMIT = 10_000
 PAGE = 100
 ENSURED_TOGETHER = 500
 ROUND_S = 600.0
-"""How long the user's function may take to list its rows before the round is given up."""
+"""How long one round may take, the user's function that lists the rows included; then it is given up."""
 
 
 async def ensure(watch: "Watch[Any]", rows: Callable[[], Any]) -> int:
@@ -51,7 +51,7 @@ def _log_begun(watch: "Watch[Any]", begun: int) -> None:
     if begun:
         watch.counters["repairs"] += begun
         rows_had = "1 business row" if begun == 1 else f"{begun} business rows"
-        logger.warning("watch %s: %s had no run: begun", watch.name, rows_had)
+        logger.warning("watch %s: %s had no run, which was begun now", watch.name, rows_had)
 
 
 async def _in_pages(found: Any) -> AsyncIterator[list[Any]]:
@@ -84,14 +84,14 @@ def _listed(found: Any) -> Any:
 
 
 async def _ensured(watch: "Watch[Any]", rows: list[Any]) -> int:
-    """Begin these in one statement; if the store refuses it, begin each by itself."""
+    """Begin the runs of these rows in one statement; if the store refuses it, in one statement each."""
     tasks = [task for row in rows if (task := _task_of(watch, row)) is not None]
     enqueuer = await watch.enqueuer()
     try:
         return sum(one.is_new for one in await enqueuer.many(tasks))
     except StoreUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001 - logged below, for the row that caused it
+    except Exception as error:  # noqa: BLE001 - logged for the row that caused it
         if len(tasks) > 1:
             return sum([await _ensured_alone(watch, enqueuer, task) for task in tasks])
         logger.error("watch %s: no run can be begun as %s: %s", watch.name, shown(tasks[0].key), error)
@@ -103,7 +103,7 @@ async def _ensured_alone(watch: "Watch[Any]", enqueuer: Enqueuer, task: NewTask)
         return int((await enqueuer.one(task)).is_new)
     except StoreUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001 - one row that cannot be begun holds up no other
+    except Exception as error:  # noqa: BLE001 - the other rows go on
         logger.error("watch %s: no run can be begun as %s: %s", watch.name, shown(task.key), error)
         return 0
 
@@ -122,7 +122,7 @@ def _task_of(watch: "Watch[Any]", row: Any) -> NewTask | None:
 
 
 async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
-    """Retry the cleanup of ended runs: where it has given up, and where the run ended without one. Return how many."""
+    """Retry cleanups that were given up, and clean up after runs that a rescue ended. Return how many."""
     store = await watches.store()
     swept = 0
     states: tuple[TaskState, ...] = ("done", "failed", "canceled")
@@ -145,9 +145,10 @@ async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
 
 
 def _cleanup_of(task: TaskInfo, timeout_s: float) -> NewTask:
-    """Return a task that cleans up after a run that a rescue ended (its worker died of it, three times).
+    """Return a task that cleans up after a run that a rescue ended, because three workers died while they ran it.
 
-    The task has the outcome already and only cleans up, with the run's idempotency key. Its own key is never a run's.
+    The task begins with the outcome, so it only cleans up, with the run's idempotency key. No run has the task's own
+    key, which begins with a colon.
     """
     memory = memory_of(task)
     memory.outcome, memory.phase, memory.parked = "failed", "cleaning", None
@@ -177,12 +178,12 @@ class Rounds:
         self._rng = random.Random()  # noqa: S311 - spreads a fleet, no secret
 
     def start(self) -> None:
-        """Start the rounds; may be called again."""
+        """Start the rounds; a second call starts those of newly registered watches."""
         self._event_loop = asyncio.get_running_loop()
         self._extend()
 
     def extend(self) -> None:
-        """Start the rounds of what was registered since; callable from any thread."""
+        """Start the rounds of newly registered watches; callable from any thread."""
         if self._event_loop is not None and not self._event_loop.is_closed():
             self._event_loop.call_soon_threadsafe(self._extend)
 
@@ -195,7 +196,7 @@ class Rounds:
                 if (watch.name, rows) not in self._rounds:
                     ensuring = create(self._ensure(watch, every_s, rows), name=f"everpoll-ensure-{watch.name}")
                     self._rounds[watch.name, rows] = ensuring
-            if watch.cleans is not None and watch.name not in self._rounds:
+            if watch.cleanup_function is not None and watch.name not in self._rounds:
                 self._rounds[watch.name] = create(self._sweep(watch), name=f"everpoll-sweep-{watch.name}")
 
     async def stop(self) -> None:
@@ -230,7 +231,7 @@ class Rounds:
 
 
 def _raise_if_stopped() -> None:
-    """Inside an except block: re-raise if the round is being stopped or the user pressed Ctrl-C."""
+    """Inside an except block: raise the error again if the round is being stopped or the user pressed Ctrl-C."""
     task, error = asyncio.current_task(), sys.exception()
     if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
         raise  # noqa: PLE0704 - what is being handled

@@ -27,7 +27,7 @@ class Fact(Struct, frozen=True, kw_only=True):
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
-    """A run as people see it."""
+    """The state of a run, for callers and operators."""
 
     id: str
     watch: str
@@ -45,7 +45,7 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     op: Any
     looks: int
     budget_s: float | None
-    """The time budget, extensions included; None if a release wrote the run that did not store it."""
+    """The time budget, extensions included; None if an earlier release wrote the run, which did not store it."""
     budget_looks: int | None
     """The budget of looks; None if it has no limit."""
     deadline_at: datetime | None
@@ -63,7 +63,7 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     facts: dict[str, Any]
     """What lasts between looks, by name: `confirm:gone`, `due:rows`, `verify:rowset`."""
     target: str | None
-    """The remote that the watch names, else the handle if it is a text, else None."""
+    """The remote, if the watch names it; else the handle, if it is a text; else None."""
     last_fact: Fact | None
     """The last change of a fact in the log."""
     seq: int
@@ -125,7 +125,7 @@ def _deadline(memory: RunMemory, budget_s: float | None) -> datetime | None:
     try:
         return datetime.fromtimestamp(since + memory.paused_s + budget_s, UTC)
     except (OverflowError, OSError, ValueError):
-        return None  # behind the end of the calendar
+        return None  # after the last date that a calendar has
 
 
 def _facts(memory: RunMemory) -> dict[str, Any]:

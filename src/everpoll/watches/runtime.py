@@ -1,7 +1,7 @@
-"""The runtime of a watch: what the engine calls for each lease of one of its runs.
+"""The runtime of a watch: the engine calls it for each lease of a run.
 
-Promises: every lease is settled, whatever is in the row: a run of another version is migrated or parked, and one that
-cannot be read fails. Rows are migrated on copies, so that a migration that fails leaves nothing half done.
+Promises: every lease is settled, whatever the row holds: a run of another version is migrated or parked, and a run
+whose memory cannot be read fails. A migration works on copies, so if it fails, nothing has changed.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ logger = logging.getLogger("everpoll.watches")
 PARK_S = 300.0
 LEARN_EVERY_S = 300.0
 COUNTERS_LIMIT = 1_000
-"""How many counters a watch has; names beyond that share one."""
+"""How many counters a watch has; further names share one."""
 
 
 class Runtime:
@@ -52,7 +52,7 @@ class Runtime:
         self.rng: random.Random = random.Random()  # noqa: S311 - jitter, not a secret
         self.remotes = Remotes(policy.rate, policy.breaker, self.rng.random)
         self.changes, self.failures = RationedLog(logger), RationedLog(logger)
-        """The log of starts and ends, and that of failures; the lines of each are rationed."""
+        """The log of starts and ends, and the log of failures; each is rationed."""
         self.learning = Learning(where, policy.cadence, policy.learn_by, self.failures)
         self._learned_at: float | None = None
         self._batch: Batch | None = None
@@ -68,10 +68,10 @@ class Runtime:
             return Ended(lease.id, lease.sequence, "failed", None, note)
         try:
             await self._learn()
-            return await self._stepped(run, memory)
+            return await self._step(run, memory)
         except asyncio.CancelledError:
             if run.stop_reason is StopReason.CANCELED:
-                # Nothing of the step counts; the next one, at once, begins with the cancel.
+                # This step changes nothing; the next one comes at once and begins with the cancel.
                 return Again(lease.id, lease.sequence, 0.0, refund=True)
             raise
         except KeyboardInterrupt:
@@ -80,7 +80,7 @@ class Runtime:
             logger.exception("%s: no step could be made", lease.label)
             return Step(self, run, memory, None).broken(error)
 
-    async def _stepped(self, run: Run, memory: RunMemory) -> Settlement:
+    async def _step(self, run: Run, memory: RunMemory) -> Settlement:
         lease, watch = run.lease, self.watch
         version = lease.version if memory.version is None else memory.version
         op: Any = read_args(lease.args)[0] if memory.op is None else memory.op
@@ -95,7 +95,7 @@ class Runtime:
                 return Step(self, run, memory, op).park(why, PARK_S)
         try:
             typed = watch.op_type.convert(op)
-        except Exception as error:  # noqa: BLE001 - whatever it is, no look can be made with it
+        except Exception as error:  # noqa: BLE001 - without an operation there can be no look
             why = f"the operation does not fit {watch.name}: {error}"
             return Step(self, run, memory, op).park(why, PARK_S)
         step = Step(self, run, memory if memory.parked is None else replace(memory, parked=None), typed)
@@ -121,28 +121,30 @@ class Runtime:
     def batch(self) -> Batch | None:
         """The runs that wait for a call of `look_many`, if the watch has one."""
         watch = self.watch
-        if self._batch is None and watch.looks_together is not None:
+        if self._batch is None and watch.look_many_function is not None:
             labels = Labels(kind="watch", name=watch.name, queue=watch.policy.queue)
-            self._batch = Batch(f"watch {watch.name!r}", watch.looks_together, labels)
+            self._batch = Batch(f"watch {watch.name!r}", watch.look_many_function, labels)
         return self._batch
 
-    def joins_a_call(self, remote: str) -> bool:
+    def joins_batch(self, remote: str) -> bool:
         """Return True if a look at this remote would join a call of `look_many` that is being gathered."""
         batch = self.batch
-        return batch is not None and batch.is_about_to_ask(remote)
+        return batch is not None and batch.is_gathering_for(remote)
 
     async def ask(self, limit_s: float, op: Any, context: LookContext, remote: str) -> Any:
         """Look once, alone or in a call of `look_many`, within `limit_s`."""
         if (batch := self.batch) is not None:
             return await batch.ask(op, context, remote, limit_s)
-        return await self.watch.looks(limit_s, op, key=context.key, handle=context.handle, outcome=None, w=context)
+        return await self.watch.look_function(
+            limit_s, op, key=context.key, handle=context.handle, outcome=None, w=context
+        )
 
     async def task(self, task_id: int) -> TaskInfo | None:
         """Read the task of a run."""
         return await self._watches.task(task_id)
 
-    def tally(self, counters: dict[str, int], counted: dict[str, int]) -> None:
-        """Add what a step has counted to the counters of the watch."""
+    def add_counters(self, counters: dict[str, int], counted: dict[str, int]) -> None:
+        """Add to the counters of the watch what a step has counted: the difference between its counters and before."""
         known = self.watch.counters
         for name, number in counters.items():
             if number != (before := counted.get(name, 0)):
@@ -159,7 +161,7 @@ class Runtime:
             logger.warning("watch %r: cannot read when earlier runs ended: %s", name, error)
 
     async def _learn(self) -> None:
-        """Learn, if the cadence does and the last time was long enough ago."""
+        """Learn, if the cadence uses history and the last time is LEARN_EVERY_S ago."""
         now = asyncio.get_running_loop().time()
         is_known = self._learned_at is not None and now - self._learned_at < LEARN_EVERY_S
         if self.learning.is_wanted and not is_known:

@@ -1,8 +1,8 @@
 """When the next look is, and why. Pure.
 
-the earliest hint of a pending fact, else what the look asked for, else the cadence
-    … not before a server's Retry-After (jitter only upward from it)
-    … not after the deadline: the last look comes at the end of the budget, not behind it
+the earliest hint of a pending fact, else the wait of the cadence
+… not before the look's own `Wait(after)` or the remote's Retry-After (jitter only upward from it)
+… not after the deadline: the last look comes at the end of the budget
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from everpoll.policy import Budget, human, spread_up
 
 JITTER_UP = 0.1
 CLOCK_SLACK_S = 0.001
-"""Slack for adding up two clocks: a call that uses all of its budget must not end just before the budget does."""
+"""Slack for the difference of two clocks: a call that uses all of its budget must not end just before the budget."""
 LAST_LOOK_S = 5.0
 """A look planned for the deadline may run up to this late; later than that, the run times out."""
 
@@ -26,8 +26,8 @@ class NextLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """The wishes and limits that decide the time of the next look."""
+class LookTimes:
+    """The waits and instants from which the time of the next look is chosen."""
 
     cadence_s: float
     hints: dict[str, float]
@@ -36,21 +36,21 @@ class Wishes:
     floor_s: float | None = None
     chance: float = 0.0
     cadence_why: str | None = None
-    """The reason for `cadence_s`, where the cadence names one."""
+    """The reason for `cadence_s`, if the cadence names one."""
 
 
-def next_look(wishes: Wishes, budget: Budget, now: float, elapsed_s: float) -> NextLook:
+def next_look(times: LookTimes, budget: Budget, now: float, elapsed_s: float) -> NextLook:
     """Choose the time of the next look."""
-    ahead = {why: at for why, at in wishes.hints.items() if at > now}
+    ahead = {why: at for why, at in times.hints.items() if at > now}
     if ahead:
         why, at = min(ahead.items(), key=lambda one: one[1])
         chosen = NextLook(at - now, "hint", why)
     else:
-        why = wishes.cadence_why or f"the cadence says {human(wishes.cadence_s)}"
-        chosen = NextLook(wishes.cadence_s, "cadence", why)
-    for floor_s, rule, asker in ((wishes.after_s, "after", "the look"), (wishes.floor_s, "retry-after", "the remote")):
+        why = times.cadence_why or f"the cadence waits {human(times.cadence_s)}"
+        chosen = NextLook(times.cadence_s, "cadence", why)
+    for floor_s, rule, asker in ((times.after_s, "after", "the look"), (times.floor_s, "retry-after", "the remote")):
         if floor_s is not None and chosen.delay_s < floor_s:
-            delay_s = spread_up(floor_s, JITTER_UP, wishes.chance)
+            delay_s = spread_up(floor_s, JITTER_UP, times.chance)
             chosen = NextLook(delay_s, rule, f"{asker} asked for {human(floor_s)} at least")
     left_s = budget.remaining_s(elapsed_s)
     if chosen.delay_s > left_s:
@@ -59,7 +59,7 @@ def next_look(wishes: Wishes, budget: Budget, now: float, elapsed_s: float) -> N
 
 
 def spent(budget: Budget, elapsed_s: float, looks: int) -> str | None:
-    """Return why the budget allows no look any more, or None. A look planned for the deadline is still allowed."""
+    """Return why the budget allows no further look, or None. A look planned for the deadline is still allowed."""
     if budget.looks is not None and looks >= budget.looks:
         return budget.spent(min(elapsed_s, budget.time_s / 2), looks)
     return budget.spent(elapsed_s, 0) if elapsed_s >= budget.time_s + LAST_LOOK_S else None

@@ -1,10 +1,10 @@
-"""One step of a run: everything between a lease and its settlement.
+"""One step of a run: all calls between a lease and its settlement.
 
     Leased ──▶ decide ──▶ plan ──▶ call a function of the user ──▶ event ──▶ decide ──▶ … ──▶ settlement
 
-`decide` has all the rules; this shell calls, measures, logs and writes. Promises: one settlement, one fenced write with
-memory, due time and events together. Whatever the user's functions raise, SystemExit included, becomes a failure of
-that look, start, cancel or cleanup. What a function returns after the pool has abandoned it is ignored.
+`decide` has all the rules; this shell calls, measures, logs and writes. Promises: a step has one settlement, which is
+one fenced write of memory, due time and events. Anything that a function of the user raises, SystemExit included, is a
+failure of that look, start, cancel or cleanup. What a function returns after the pool has abandoned it is ignored.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from everpoll.engine.work import Run
 from everpoll.policy import human
 from everpoll.stores.contract import Again, Ended, EndState, NewEvent, Settlement
 from everpoll.stores.contract import encode as encode_json
-from everpoll.watches.cancel import cancel, reason
+from everpoll.watches.cancel import cancel, read_reason
 from everpoll.watches.cleanup import cleanup
 from everpoll.watches.context import LookContext
 from everpoll.watches.decisions import decide
@@ -57,7 +57,7 @@ class Step:
         self.memory = memory
         self._before = memory
         self.remote: str | None = None
-        """The remote that this step has been admitted to."""
+        """The remote that this step may call; None before it was admitted."""
         self.context: LookContext | None = None
         """The `w` of the look of this step."""
         self.look_took_s: float | None = None
@@ -85,7 +85,7 @@ class Step:
             if isinstance(plan, Call):
                 event = await self._called(plan)
             elif isinstance(plan, Admit):
-                event = self._asked(plan)
+                event = self._admitted(plan)
             else:
                 if self.remote is not None and type(event) is not Failed:
                     self.runtime.remotes.answered(self.remote)
@@ -100,7 +100,7 @@ class Step:
         return self._settled(self._decided(broken(self, error)))
 
     def overdue(self) -> Settlement:
-        """Settle the step although its function goes on after its deadline."""
+        """Settle the step while its function still runs after its deadline."""
         return self._settled(self._decided(failed(self, self._calling, not_ended(self._limit_s))))
 
     def _decided(self, event: Event) -> Plan:
@@ -122,7 +122,7 @@ class Step:
                 except Exception:
                     logger.exception("%s: a listener failed", self.key)
         text = encode(memory)
-        self.runtime.tally(memory.counters, self._before.counters)
+        self.runtime.add_counters(memory.counters, self._before.counters)
         events = () if plan.event is None else (NewEvent(memory.seq, encode_json(plan.event)),)
         if isinstance(plan, Due):
             if logger.isEnabledFor(logging.DEBUG):
@@ -134,7 +134,7 @@ class Step:
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _asked(self, plan: Admit) -> Event:
+    def _admitted(self, plan: Admit) -> Event:
         """Ask the rate and the breaker of the remote."""
         watch = self.watch
         try:
@@ -143,11 +143,11 @@ class Step:
             if plan.what in {"start", "look"}:
                 return failed(self, plan.what, failure(self.run, raised), is_unasked=True)
             # A cancel and a cleanup go on: only the rate and the breaker need the name.
-            logger.warning("%s: cannot tell its remote: %s", self.key, error_text(failure(self.run, raised)))
+            logger.warning("%s: remote= failed: %s", self.key, error_text(failure(self.run, raised)))
             remote = watch.name
-        joins = plan.what == "look" and self.runtime.joins_a_call(remote)
+        joins = plan.what == "look" and self.runtime.joins_batch(remote)
         if plan.may_wait and not joins:
-            postponed = self.runtime.remotes.ask(remote, self.now(), has_token=plan.has_token, most_s=plan.most_s)
+            postponed = self.runtime.remotes.admit(remote, self.now(), has_token=plan.has_token, most_s=plan.most_s)
             if postponed is not None:
                 return postponed
         self.remote = remote
@@ -155,20 +155,20 @@ class Step:
 
     async def _called(self, plan: Call) -> Event:
         if plan.what == "reason":
-            return await reason(self, plan)
+            return await read_reason(self, plan)
         try:
             return await EFFECTS[plan.what](self, plan)
         except BaseException as raised:  # noqa: BLE001 - the user's own
             if self.is_canceling and isinstance(raised, NothingSent):
                 if self.remote is not None:
-                    self.runtime.remotes.abandoned(self.remote)
+                    self.runtime.remotes.release_probe(self.remote)
                 return Failed(plan.what, short_text(raised), "fatal", is_unsent=True)
             try:
                 error = failure(self.run, raised)
             except BaseException:
-                # The step was stopped. That proves nothing about the remote: another run may probe it.
+                # The step was stopped, which proves nothing about the remote: another run may probe it.
                 if self.remote is not None and not self.run.is_abandoned:
-                    self.runtime.remotes.abandoned(self.remote)
+                    self.runtime.remotes.release_probe(self.remote)
                 raise
             return failed(self, plan.what, error)
 
@@ -182,7 +182,7 @@ class Step:
         return await self.within(what, called)
 
     async def within(self, what: Calls, call: Callable[[float], Coroutine[Any, Any, Any]]) -> Any:
-        """Call within the timeout of the watch, and within what is left of the budget that the call uses up."""
+        """Call within the timeout of the watch, and within what is left of the call's budget."""
         run = self.run
         self._calling, self._limit_s = what, call_limit_s(self.watch.policy.timeout_s, *self._left())
         run.ends_by(asyncio.get_running_loop().time() + self._limit_s)
@@ -195,7 +195,7 @@ class Step:
         return answer
 
     def _left(self) -> tuple[float, float]:
-        """Return what is left of the budget that a call uses up now, and the whole of it."""
+        """Return what is left of the budget of a call now (run, cancel or cleanup), and the whole budget."""
         memory, now, policy = self.memory, self.now(), self.policy
         if memory.outcome is not None:
             since = now if memory.cleanup_at is None else memory.cleanup_at

@@ -1,7 +1,7 @@
 """Runs of watches that are not registered in this worker: two releases side by side, or two apps on one queue.
 
-Promises: such a run becomes due again with growing delays, so that a worker that has its watch can lease it. It is
-never ended, canceled or restarted for lack of code. The third time in a row it is parked as `needs_code`, which pauses
+Promises: such a run becomes due again with growing delays, so that a worker with its watch can lease it. It is never
+ended, canceled or restarted because code is missing. The third time in a row it is parked as `needs_code`, which pauses
 its budget.
 """
 
@@ -22,7 +22,7 @@ WAIT = Backoff("1s", factor=2, cap="5m", jitter=0)
 PARKED_AFTER = 3
 
 
-def settled_unregistered(run: Run, known: list[str], now: float) -> Settlement:
+def settle_unregistered(run: Run, known: list[str], now: float) -> Settlement:
     """Settle a leased run of an unregistered watch: due again later, parked after some tries."""
     lease = run.lease
     watches = ", ".join(known[:20]) or "none"

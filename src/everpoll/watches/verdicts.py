@@ -1,7 +1,8 @@
 """Verdicts: a look returns whether the remote operation has succeeded, has failed, or has not ended yet.
 
-    Done(value)      ready, with what it produced      Wait(after="10s")   not ended; not before that long
+    Done(value)      ready, with what it produced      Wait(after="10s")   not ended; the next look in 10 s or later
     Fail(reason)     failed, with the evidence         Wait()              not ended; the watch's own cadence decides
+
 
 A start may return a verdict with the handle: Started(handle, Wait("10s")), Started(handle, Done(rows)).
 
@@ -17,26 +18,26 @@ from everpoll.policy import Duration, human, number, seconds, shown
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The operation has ended as wanted: `Done(rows)`."""
+    """The operation has succeeded: `Done(rows)`."""
 
     value: Any = None
     _: KW_ONLY
     why: str = field(default="the look says so", compare=False)
-    """Which proof it was; shown as the reason of the outcome."""
+    """What proves the success; shown as the reason of the outcome."""
     status: str | None = field(default=None, compare=False)
     """The remote's own word, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The operation has ended otherwise, and why: `Fail("quota exceeded", evidence=body)`."""
+    """The operation has ended without success: `Fail("quota exceeded", evidence=body)`."""
 
     reason: str
     _: KW_ONLY
     evidence: Any = None
     """What the remote said; stored with the outcome."""
     canceled: bool = False
-    """The remote says that it was canceled, not that it failed."""
+    """True: the remote reports that the operation was canceled, not that it failed."""
     status: str | None = field(default=None, compare=False)
     """The remote's own word, for people."""
 
@@ -46,9 +47,9 @@ class Wait:
     """The operation has not ended: `Wait()`, or `Wait("10s")` where the remote said how long."""
 
     after_s: float | None
-    """No look before that long from now; None leaves it to the cadence."""
+    """The next look comes no sooner than this; None: the cadence decides."""
     note: str | None
-    """For people: how far it is, or what is in the way."""
+    """For people: how far the operation is, or what it waits for."""
     status: str | None
     """The remote's own word."""
     progress: float | None
@@ -82,20 +83,20 @@ Verdict: TypeAlias = Done | Fail | Wait
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Returned by a look, as `return w.verify("rowset")`: the named check must prove that the operation is ready."""
+    """A look returns it as `return w.verify("rowset")`: the named check must prove that the operation is ready."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What start returns where the remote said more than a handle: `Started(handle, Wait("10s"))`."""
+    """What start returns if the remote answered more than a handle: `Started(handle, Wait("10s"))`."""
 
     handle: Any
-    """What the look needs to find it; None only where there is nothing left to look at."""
+    """What the look needs to find the operation; None only if the verdict is `Done` or `Fail`."""
     verdict: Verdict = field(default_factory=Wait)
-    """`Done` or `Fail`: it has ended already. `Wait(after)`: the first look comes no sooner."""
+    """`Done` or `Fail`: the operation has ended already. `Wait(after)`: the first look comes no sooner."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.verdict, (Done, Fail, Wait)):
-            raise BadInput(f"Started(…, {shown(self.verdict)}): write Done(…), Fail(…) or Wait(…) behind the handle")
+            raise BadInput(f"Started(…, {shown(self.verdict)}): write Done(…), Fail(…) or Wait(…) after the handle")

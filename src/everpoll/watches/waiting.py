@@ -1,4 +1,4 @@
-"""Waiting for the outcome of a run, or for its next events. Few statements read many runs.
+"""Waits for the outcome of a run, or for its next events. A few statements read many runs.
 
 Promises: a caller gets the outcome as soon as it is committed, before the cleanup. A caller that asks for the events
 after a number misses none: the task is read before its events, so the last event of an ended run is always found.
@@ -31,7 +31,7 @@ class Wanted:
     after: int | None = None
     """Wait for events after this number, or for the end of the run; None: wait for the outcome."""
     now: bool = False
-    """Answer at once with the present state."""
+    """Answer at once with the current state."""
 
 
 class Seen(NamedTuple):
@@ -101,5 +101,5 @@ def _is_over(task: TaskInfo, wanted: Wanted) -> bool:
 
 
 def has_outcome(task: TaskInfo) -> bool:
-    """Return True if the run has its outcome, as every ended task has, also one that the rescue ended."""
+    """Return True if the run has its outcome. Every ended task has one, even if a rescue ended it."""
     return task.ended_at is not None or (isinstance(task.memory, dict) and task.memory.get("outcome") is not None)

@@ -1,4 +1,4 @@
-"""A watch: registers how one kind of remote operation is started, looked at, canceled and cleaned up.
+"""A watch: the functions that start, look at, cancel and clean up after one kind of remote operation.
 
 @app.watch(every=Backoff("2s", factor=2, cap="30s", jitter=0.2), budget=Budget("29m", looks=120))
 async def shell_query(op: ShellQuery, w) -> Done | Fail | Wait: ...
@@ -63,12 +63,12 @@ class Watch(Generic[Op]):
         self.name = self.policy.name
         self._where = f"watch {self.name!r}"
         self.op_type = OperationType(self._where, look)
-        self.looks = self._made("look", look)
-        self.looks_together: Callable[..., Any] | None = None
-        self.starts: UserFunction | None = None
-        self.adopts: UserFunction | None = None
-        self.cancels: UserFunction | None = None
-        self.cleans: UserFunction | None = None
+        self.look_function = self._made("look", look)
+        self.look_many_function: Callable[..., Any] | None = None
+        self.start_function: UserFunction | None = None
+        self.adopt_function: UserFunction | None = None
+        self.cancel_function: UserFunction | None = None
+        self.cleanup_function: UserFunction | None = None
         self.checks: dict[str, Check] = {}
         self.migrations: dict[int, tuple[int, Migration]] = {}
         self.ensures: list[tuple[float, Callable[[], Any]]] = []
@@ -89,22 +89,22 @@ class Watch(Generic[Op]):
 
     def start(self, function: F) -> F:
         """Start the operation. Called once the intent is stored; its return value is stored as `w.handle`."""
-        self.starts = self._once("start", self.starts, function)
+        self.start_function = self._once("start", self.start_function, function)
         return function
 
     def adopt(self, function: F) -> F:
-        """Find what was started under this key, after a crash before the handle was stored; None: nothing."""
-        self.adopts = self._once("adopt", self.adopts, function)
+        """Find the operation that was started with this key; return its handle or None. Called after a crash."""
+        self.adopt_function = self._once("adopt", self.adopt_function, function)
         return function
 
     def cancel(self, function: F) -> F:
         """Ask the remote to cancel the operation."""
-        self.cancels = self._once("cancel", self.cancels, function)
+        self.cancel_function = self._once("cancel", self.cancel_function, function)
         return function
 
     def cleanup(self, function: F) -> F:
         """Remove what the operation left at the remote. Called after every outcome, never before."""
-        self.cleans = self._once("cleanup", self.cleans, function)
+        self.cleanup_function = self._once("cleanup", self.cleanup_function, function)
         self._watches.rounds.extend()
         return function
 
@@ -113,7 +113,7 @@ class Watch(Generic[Op]):
     ) -> Callable[[F], F]:
         """Register a check that a look asks for with `return w.verify(name)`; a true result makes the run ready."""
         if name in self.checks:
-            raise BadInput(f"{self._where}: the check {name!r} is there already")
+            raise BadInput(f"{self._where}: the check {name!r} is registered already")
         text(f"{self._where}: verify", name, NAME_LIMIT)
         if not isinstance(every, Backoff):
             raise BadInput(f'{self._where}: verify({name!r}, every={shown(every)}): write Backoff("1.5s", cap="8s")')
@@ -129,23 +129,25 @@ class Watch(Generic[Op]):
         return register
 
     def look_many(self, function: F) -> F:
-        """Look at all runs that are due together: takes a list of (op, w), returns the verdicts in the same order."""
+        """Look at all due runs in one call: the function gets a list of (op, w), and returns the verdicts in order."""
         self._run_policy = None
-        if self.looks_together is not None:
-            raise BadInput(f"{self._where}: there is a look_many already")
+        if self.look_many_function is not None:
+            raise BadInput(f"{self._where}: look_many is registered already")
         if not inspect.iscoroutinefunction(function):
             raise BadInput(f"{self._where}: look_many must be an async function")
-        self.looks_together = function
+        self.look_many_function = function
         return function
 
     def migrate(self, old: int, new: int) -> Callable[[Migration], Migration]:
-        """Migrate rows from one version to another: takes (op, memory), returns both or changes them in place."""
+        """Migrate rows from one version to another: the function gets (op, memory), and returns or changes them."""
 
         def register(function: Migration) -> Migration:
             if inspect.iscoroutinefunction(function):
                 raise BadInput(f"{self._where}: migrate({old}, {new}) must be a plain function: write def")
             if old in self.migrations or new <= old:
-                raise BadInput(f"{self._where}: migrate({old}, {new}): one step up from each version")
+                raise BadInput(
+                    f"{self._where}: migrate({old}, {new}): write one migration for each old version, to a newer one"
+                )
             self.migrations[old] = (new, function)
             return function
 
@@ -176,7 +178,7 @@ class Watch(Generic[Op]):
     def _once(self, what: str, known: UserFunction | None, function: Callable[..., Any]) -> UserFunction:
         self._run_policy = None
         if known is not None:
-            raise BadInput(f"{self._where}: there is a {what} already")
+            raise BadInput(f"{self._where}: {what} is registered already")
         return self._made(what, function)
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -189,11 +191,12 @@ class Watch(Generic[Op]):
         handle: Any = None,
         delay: Duration = 0,
     ) -> WatchRun:
-        """Watch one operation. The same id means the same run: beginning it again answers with that one.
+        """Begin a run, which watches one operation; with an id that a run has already, return that run.
 
-        That holds for as long as its history is kept (30 days after its end, unless the app says otherwise). Later, the
-        same id is a new run; its start is given the same key, so that a remote which knows keys starts nothing twice.
-        With a `handle`, the operation was started elsewhere already, and only looks follow.
+        An id names the same run as long as its history is kept (30 days after its end, unless the app sets another
+        time). After that, the same id begins a new run. Its start gets the same key, so a remote that supports
+        idempotency keys starts nothing twice. A `handle` means that the operation was started elsewhere: only looks
+        follow.
         """
         run_id = uuid.uuid4().hex if id is None else id
         task = self.new_task(op, run_id, handle, seconds(delay, name=f"{self._where}: delay"))
@@ -208,8 +211,8 @@ class Watch(Generic[Op]):
         """Return the task of a new run, checked."""
         text(f"{self._where}: id", run_id, ID_LIMIT)
         if handle is not None and not is_id(handle):
-            raise BadInput(f"{self._where}: handle={shown(handle)} is not a handle; leave it out to have it started")
-        is_started = self.starts is None or is_id(handle)
+            raise BadInput(f"{self._where}: handle={shown(handle)} is not a handle; leave it out to call start")
+        is_started = self.start_function is None or is_id(handle)
         memory = RunMemory(
             run_id,
             phase="looking" if is_started else "intent",
@@ -242,12 +245,12 @@ class Watch(Generic[Op]):
         return f"{self.name}:{run_id}"
 
     def remote_of(self, op: Any) -> str:
-        """Return the remote that is asked about this operation."""
+        """Return the name of the remote of this operation."""
         remote = self.policy.remote
         return remote if isinstance(remote, str) else short_text(remote(op))
 
     def run_policy(self, extension: Extension) -> RunPolicy:
-        """Return what the decisions about a run need to know, with what was added to its budget."""
+        """Return the policy for the decisions about a run whose budget has this extension."""
         if self._run_policy is None:
             self._run_policy = self._made_policy()
         made = self._run_policy
@@ -263,10 +266,10 @@ class Watch(Generic[Op]):
             cancel_s=policy.cancel_s,
             cleanup=policy.cleanup,
             cleanup_every=policy.cleanup_every,
-            can_start=self.starts is not None,
-            can_adopt=self.adopts is not None,
-            can_cancel=self.cancels is not None,
-            can_clean=self.cleans is not None,
-            looks_together=self.looks_together is not None,
+            can_start=self.start_function is not None,
+            can_adopt=self.adopt_function is not None,
+            can_cancel=self.cancel_function is not None,
+            can_clean=self.cleanup_function is not None,
+            has_look_many=self.look_many_function is not None,
             checks={name: CheckPolicy(one.tries, one.every, one.exhausted) for name, one in self.checks.items()},
         )

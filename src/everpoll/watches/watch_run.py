@@ -1,4 +1,4 @@
-"""`WatchRun`: what a caller holds of a run, to wait for it, to follow its events, to cancel it and to extend it."""
+"""`WatchRun`: a caller waits for a run with it, follows its events, cancels it and extends it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -67,19 +67,19 @@ class WatchRun:
         return TaskNotFound(f"no run {self.watch}:{self.id}: its history was dropped")
 
     async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the API's own word
-        """Wait for the outcome and return what `Done` carried; any other outcome raises."""
+        """Wait for the outcome and return the value of `Done`; raise for any other outcome."""
         limit_s = None if timeout is None else seconds(timeout, name="timeout")
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
-                info = await self._decided()
+                info = await self._outcome()
         except TimeoutError:
             if not limit.expired():
                 raise
-            info = await self._seen_in_time(human(limit_s or 0))
+            info = await self._outcome_at_timeout(human(limit_s or 0))
         return _value(info)
 
-    async def _seen_in_time(self, limit: str) -> RunInfo:
+    async def _outcome_at_timeout(self, limit: str) -> RunInfo:
         """Read the run once more; raise `TimeoutError` with its phase if it has no outcome."""
         late = f"{self.watch}:{self.id} has no outcome within {limit}"
         try:
@@ -90,12 +90,12 @@ class WatchRun:
             raise TimeoutError(f"{late}: it is {info.phase}") from None
         return info
 
-    async def _decided(self) -> RunInfo:
-        seen = await self._asked(await self._watches.waiters(), Wanted())
+    async def _outcome(self) -> RunInfo:
+        seen = await self._answer(await self._watches.waiters(), Wanted())
         assert seen.task is not None, "an outcome is read from its task"
         return run_info(seen.task)
 
-    async def _asked(self, waiters: RunWaiters, wanted: Wanted) -> Seen:
+    async def _answer(self, waiters: RunWaiters, wanted: Wanted) -> Seen:
         try:
             return await waiters.ask(self.task_id, wanted)
         except TaskNotFound:
@@ -115,38 +115,37 @@ class WatchRun:
         return True
 
     async def look_now(self, *, by: str = "") -> None:
-        """Make its next look due at once; while one is under way, another follows it.
+        """Make the next look due at once; if a look is running, another one follows it.
 
-        A remote with an open breaker, or with a rate that is used up, still postpones the look.
-        `WrongState`: the run has its outcome.
-        `by` names the actor for the log.
+        The breaker and the rate of the remote may still postpone the look. Raises `WrongState` if the run has its
+        outcome. `by` names the actor for the log.
         """
-        await self._live("is not looked at any more")
+        await self._undecided_task("is not looked at any more")
         store = await self._watches.store()
         if await store.revise([Revision(task_id=self.task_id, hurry=True, note=action("look-now", by))]) == [None]:
-            await self._live("is not looked at any more")
+            await self._undecided_task("is not looked at any more")
 
     async def extend(self, time: Duration | None = None, looks: int | None = None, *, by: str = "") -> None:
-        """Add to its budget: time, looks, or both. `WrongState`: the run has its outcome.
+        """Add time, looks or both to the budget. Raise `WrongState` if the run has its outcome.
 
-        A look that is under way still counts by the budget that it began with. `by` names the actor for the log.
+        A look that is running keeps the budget that it began with. `by` names the actor for the log.
         """
         more = _more(time, looks)
         store = await self._watches.store()
         note = action("extend", by, f"extended by {more}", time_s=more.time_s, looks=more.looks)
         for tries_left in reversed(range(EXTEND_TRIES)):
-            task = await self._live("cannot be extended any more")
+            task = await self._undecided_task("cannot be extended any more")
             op, before = split_args(task.args)
-            # Another extension at the same time must not get lost. The last try overwrites: then the text in the row
-            # was not written by everpoll, and compares with nothing.
+            # An extension by another caller at the same time must not get lost, so the row must be as it was read.
+            # The last try overwrites it: if all others failed, the row is not in the form that everpoll writes.
             expects = encode(task.args) if tries_left else None
             args = with_extension(op, before + more)
             revision = Revision(task_id=task.id, args=args, expects=expects, keeps_due=True, note=note)
             if await store.revise([revision]) != [None]:
                 return
-        await self._live("cannot be extended any more")
+        await self._undecided_task("cannot be extended any more")
 
-    async def _live(self, refusal: str) -> TaskInfo:
+    async def _undecided_task(self, refusal: str) -> TaskInfo:
         """Return the task of a run that has no outcome yet; else raise `WrongState`."""
         task = await self._watches.task(self.task_id)
         if task is None:
@@ -157,19 +156,19 @@ class WatchRun:
         return task
 
     async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
-        """Yield the state now, then every change after number `after`, past ones first, until the run has ended.
+        """Yield a snapshot, then every change after number `after`, past ones first, until the run has ended.
 
-        To go on later, remember the `seq` of the last *change*: a snapshot tells of changes that are still to come.
-        An outage of the store is waited out. Changes are missing if their history was dropped; the snapshot is not.
+        To go on later, remember the `seq` of the last *change*: a snapshot may include changes that are yielded after
+        it. An outage of the store only delays the events. Changes are missing if their history was dropped.
         """
         after = whole_number(after, name="after", at_least=0, accepted="the seq of the last change that was seen, or 0")
-        # One object for the whole iteration: once the app is closed it refuses, and the store is not opened again.
+        # One object for the whole iteration: it refuses once the app is closed, instead of opening the store again.
         waiters = await self._watches.waiters()
-        task, events = await self._asked(waiters, Wanted(after, now=True))
+        task, events = await self._answer(waiters, Wanted(after, now=True))
         assert task is not None, "what is asked for now is read from the task"
         info = run_info(task)
         yield _snapshot(info)
-        # A number that this run has not reached is of another run: waiting for it would skip all events of this one.
+        # A number that this run has not reached belongs to another run: this one would skip all its events.
         after = min(after, info.seq)
         while True:
             for one in events:
@@ -178,10 +177,10 @@ class WatchRun:
                 yield event
                 if event.phase == "ended":
                     return
-            events = (await self._asked(waiters, Wanted(after))).events
+            events = (await self._answer(waiters, Wanted(after))).events
             if not events:
-                # It has ended, and what it ended with was committed with its end: nothing is left to come. (Its last
-                # event may have been dropped, may lie before `after`, or was never written: a rescue ended it.)
+                # The run has ended, and its last event was committed with its end, so no event can follow. (That event
+                # may have been dropped, may lie before `after`, or was never written, because a rescue ended the run.)
                 return
 
 

@@ -1,8 +1,8 @@
-"""Why a run is where it is: its last decision, the rule that made it, the facts, and the next time.
+"""Explains the state of a run: its last decision, the rule that made it, the facts, and the next look.
 
-Pure: a task, the workers and the queues of one moment go in, sentences come out. Never guesses: each decision is
-recorded with the run in the write that settles it, and this module repeats the record. A run that is due and that no
-worker has leased is explained as any other task is, by `everpoll.engine.why`.
+Pure: a task, the workers and the queues of one moment go in, sentences come out. It never guesses: each decision is
+recorded with the run in the write that settles it, and this module repeats the record. If a run is due and no worker
+has leased it, `everpoll.engine.why` explains it like any other task.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,7 +39,7 @@ def why(
     now: datetime,
     gone: Collection[int] = (),
 ) -> Why:
-    """Name what the run waits for, or how it ended.
+    """Explain what the run waits for, or how it ended.
 
     `gone`: the incarnations of workers that the caller knows to have no process any more.
     """
@@ -51,14 +51,14 @@ def why(
     elif task.due_at > now:
         answer = _waiting(task, info, memory, now)
     else:
-        # It is due, and no worker has leased it: the engine knows why. Its trail is added below.
+        # The run is due, and no worker has leased it: the engine explains that. The trail is added below.
         blocked = why_task(task, workers, queues, (), now, gone)
         answer = Why(blocked.verdict, _without_trail(blocked, task), blocked.advice)
     evidence = (*answer.evidence, *_facts(task, info, memory, now))
     return Why(answer.verdict, evidence + tuple(recorded(entry) for entry in (*task.trail, *losses)), answer.advice)
 
 
-def decided(decision: Decision) -> str:
+def decision_line(decision: Decision) -> str:
     """Write one decision of a run's log as a line of text."""
     since = "" if decision.first_at is None else f" ({decision.times} times since {_clock(decision.first_at)})"
     status = "" if decision.status is None else f" [{decision.status}]"
@@ -71,7 +71,7 @@ def _ended(info: RunInfo) -> Why:
     took = "" if info.elapsed_s is None else f", after {human(round(info.elapsed_s, 1))} and {_looks(info.looks)}"
     advice = None
     if info.cleaned is False:
-        advice = "its cleanup has given up: workers of this watch try it again about once an hour"
+        advice = "its cleanup was given up: workers with this watch try it again about once an hour"
     return Why(f"{ENDS[info.outcome or 'failed']}: {info.reason or 'no reason was recorded'}{took}.", advice=advice)
 
 
@@ -93,16 +93,16 @@ def _waiting(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) ->
     last = memory.log[-1] if memory.log else None
     if memory.parked is not None:
         return Why(
-            f"It needs code: {memory.parked}. A worker looks whether it has it {due}.",
+            f"It needs code: {memory.parked}. A worker tries again {due}.",
             advice="deploy what the message asks for; its budget is paused meanwhile, and it goes on by itself",
         )
     if info.outcome is not None:
         return Why(
             f"It has its outcome, {info.outcome}, and waits for its cleanup, {due}: {_reason(last)}.",
-            advice="the outcome stays what it is, whatever becomes of the cleanup",
+            advice="the cleanup does not change the outcome",
         )
     if info.phase == "canceling":
-        return Why(f"It is being canceled: {_reason(last)}; asked again {due}.")
+        return Why(f"It is being canceled: {_reason(last)}; the next step is {due}.")
     if last is None:
         begun = "started" if info.phase == "intent" else "looked at"
         return Why(f"It was begun with a delay, and is first {begun} {due}.")
@@ -125,30 +125,31 @@ def _by_rule(last: Decision, info: RunInfo, pause: str, due: str) -> Why:
     match last.rule:
         case "breaker":
             return Why(
-                f"It is postponed by the breaker of its remote, and asks again {due}: {last.why}{pause}.",
-                advice="see what is wrong with the remote; its answer closes the breaker",
+                f"It is postponed by the breaker of its remote, and tries again {due}: {last.why}{pause}.",
+                advice="find out what is wrong with the remote; its next answer closes the breaker",
             )
         case "rate":
-            return Why(f"It is postponed by the rate of its remote, and has its turn {due}: {last.why}.")
+            return Why(f"It is postponed by the rate of its remote, and may call it {due}: {last.why}.")
         case "error" if info.phase == "intent":
             return Why(f"It is not started yet: {last.why}; tried again {due}.")
     if error is not None:
-        return Why(f"Its last look failed: {error}; the next is {due}, for {last.why}.")
+        return Why(f"Its last look failed: {error}; the next is {due}: {last.why}.")
     return Why(f"It has not ended, and is looked at again {due}: {last.why}.")
 
 
 def _facts(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> list[str]:
-    evidence = [f"phase {info.phase}, {_looks(info.looks)}, {_failed(info.errors)}"]
+    evidence = [f"phase {info.phase}, {_looks(info.looks)}, {_failed_calls(info.errors)}"]
     if info.outcome is None and info.budget_s is not None:
         evidence.append(_budget(task, info, memory, now))
     if info.status is not None or info.progress is not None:
-        evidence.append(f"the remote said {info.status or 'nothing'}" + (f", {info.progress}" if info.progress else ""))
+        progress = f", progress {info.progress}" if info.progress else ""
+        evidence.append(f"status at the remote: {info.status or 'none'}{progress}")
     if task.cancel_requested and info.outcome is None:
         evidence.append(f"a caller asked to cancel it: {task.cancel_reason}")
     evidence += [f"fact {name}: {_shown(value, now)}" for name, value in info.facts.items()]
     if memory.log:
-        evidence.append(f"last decision: {decided(memory.log[-1])}")
-    evidence += [f"before that: {decided(one)}" for one in reversed(memory.log[-EARLIER - 1 : -1])]
+        evidence.append(f"last decision: {decision_line(memory.log[-1])}")
+    evidence += [f"before that: {decision_line(one)}" for one in reversed(memory.log[-EARLIER - 1 : -1])]
     return evidence
 
 
@@ -183,7 +184,7 @@ def _looks(number: int) -> str:
     return "1 look" if number == 1 else f"{number} looks"
 
 
-def _failed(number: int) -> str:
+def _failed_calls(number: int) -> str:
     return "1 failed call" if number == 1 else f"{number} failed calls"
 
 
@@ -191,7 +192,7 @@ def _clock(at: float) -> str:
     try:
         return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, OSError, ValueError):
-        return f"at {at:g}"  # written by hand: not an instant of the calendar
+        return f"at {at:g}"  # a row that was edited by hand: not an instant of the calendar
 
 
 def _span(start: datetime, end: datetime) -> str:

@@ -5,9 +5,9 @@ from everpoll.monitors.alerts.incident_row import KIND as INCIDENT_KIND
 from everpoll.monitors.alerts.incident_rows import IncidentRows
 from everpoll.monitors.checks.assignment import KIND as CHECK_KIND
 from everpoll.monitors.incident import Incident
+from everpoll.monitors.incident_changes import Closing
 from everpoll.monitors.report import Status
 from everpoll.monitors.streaks import incident_id
-from everpoll.monitors.turns import Closing
 
 from .stage import Stage
 

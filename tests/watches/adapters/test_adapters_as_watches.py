@@ -60,7 +60,7 @@ async def test_a_remote_to_which_nothing_was_sent_was_not_told_to_cancel() -> No
         async with app:
             run = await reports.begin({}, id="run-42", handle=f"{fake.url}/ops/1")
             await run.cancel("not needed")
-            with pytest.raises(RunCanceled, match="the remote was not told, nothing was sent: this Http202 has no"):
+            with pytest.raises(RunCanceled, match="no request was sent to the remote: this Http202 has no"):
                 await run.result(timeout="30s")
             info = await run.info()
             assert "was told" not in str(info.log)

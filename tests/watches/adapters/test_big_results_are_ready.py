@@ -31,7 +31,7 @@ def test_a_value_that_does_not_fit_says_where_it_is(judge: Any) -> None:
     assert isinstance(verdict, Done)
     assert verdict.value["url"] == "https://api.example.com/ops/7?…"
     assert verdict.value["bytes"] >= len(BIG)
-    assert "fetch it from there" in verdict.value["note"]
+    assert "fetch it from the URL" in verdict.value["note"]
     as_json(verdict.value, "value")
 
 

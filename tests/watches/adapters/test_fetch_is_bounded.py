@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from everpoll.errors import BadInput
-from everpoll.watches.adapters import Fetch, HttpFetch, Refused, RemoteBusy, Response, ThreadFetch
+from everpoll.watches.adapters import Fetch, HttpFetch, Refused, RemoteBusy, Response
 from everpoll.watches.adapters.http202 import Http202
 from everpoll.watches.verdicts import Done
 from servers.ports import reserved_port
@@ -122,11 +122,6 @@ async def test_so_does_a_function_that_returns_something_to_await() -> None:
         return Response(200, {}, b"[1]")
 
     assert await Http202(fetch=lambda *_, **__: later()).look("https://api.example.com/ops/7") == Done([1])
-
-
-async def test_the_former_name_still_serves() -> None:
-    with serving(lambda asked: Answer(200)) as fake:
-        assert (await ThreadFetch(timeout="30s", threads=1)("GET", fake.url, headers={})).status == 200
 
 
 async def test_redirects_are_answers() -> None:

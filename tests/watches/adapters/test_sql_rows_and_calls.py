@@ -137,7 +137,7 @@ async def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'a.db'}", poolclass=sqlalchemy.NullPool)
     statement = "SELECT state, 'finished' AS state FROM exports WHERE id = ?"
     for way in (connect, lambda: engine):
-        with pytest.raises(BadInput, match="two columns of the name 'state'"):
+        with pytest.raises(BadInput, match="two columns named 'state'"):
             await SqlRow(way, statement, **WORDS).look("a")
     engine.dispose()
 
@@ -202,7 +202,7 @@ async def test_failure_is_asked_first_and_may_give_its_reason() -> None:
     plain = Call(both, done=lambda one: one["ready"], failed=lambda one: "error" in one)
     verdict = await ended(plain, None)
     assert isinstance(verdict, Fail)
-    assert verdict.reason == "the answer is one of failure"
+    assert verdict.reason == "failed= found a failure in the answer"
 
 
 async def test_a_function_may_answer_a_verdict_itself() -> None:

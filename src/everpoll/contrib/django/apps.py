@@ -1,6 +1,6 @@
-"""What happens when Django starts: jobs are found, and threads of workers get Django's care of connections.
+"""The Django app config: imports jobs when Django starts, and closes old connections after each job.
 
-`manage.py migrate` brings everpoll's tables up to date as well.
+`manage.py migrate` also migrates everpoll's tables.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ class EverpollConfig(AppConfig):  # type: ignore[misc] # Django has no types
     verbose_name = "everpoll"
 
     def ready(self) -> None:
-        """Import the jobs of all installed apps; a wrong setting is an error here, and not at the first job."""
-        # Django ends connections that are broken or too old between requests. Jobs have no requests.
+        """Import the jobs of all installed apps; raise an error for a wrong setting now, not at the first job."""
+        # Django closes broken and old connections between requests. Jobs have no requests, so do it between jobs.
         if close_old_connections not in between_calls:
             between_calls.append(close_old_connections)
         post_migrate.connect(_migrate, sender=self)

@@ -1,4 +1,4 @@
-"""What `settings.EVERPOLL` says, and the app that follows from it.
+"""Reads `settings.EVERPOLL`, and makes the app from it.
 
 {}                                       tasks in DATABASES["default"]
 {"database": "queue"}                    tasks in another one of DATABASES
@@ -34,12 +34,12 @@ class Given:
 
 
 def given() -> Given:
-    """Return what the project's settings say."""
+    """Return the setting of the project."""
     return read_setting(getattr(settings, "EVERPOLL", {}))
 
 
 def read_setting(setting: object) -> Given:
-    """Read `EVERPOLL`; `BadInput` names what is wrong with it."""
+    """Read `EVERPOLL`; raise `BadInput` if it is not valid."""
     if not isinstance(setting, dict):
         raise BadInput(f"EVERPOLL = {setting!r} in Django's settings must be a dict, such as {{'database': 'default'}}")
     known = Given.__dataclass_fields__
@@ -48,14 +48,14 @@ def read_setting(setting: object) -> Given:
         raise BadInput(f"EVERPOLL in Django's settings has {', '.join(unknown)}; it may have: {', '.join(known)}")
     beside = [key for key in ("database", "url", "options") if key in setting]
     if setting.get("app") is not None and beside:
-        raise BadInput(f"EVERPOLL has an app of its own, so {', '.join(beside)} would do nothing: remove one of them")
+        raise BadInput(f"EVERPOLL names an app, so {', '.join(beside)} would have no effect: remove one of them")
     if "database" in setting and "url" in setting:
         raise BadInput("EVERPOLL has both database and url: keep only one of them")
     return Given(**setting)
 
 
 def set_up_django() -> None:
-    """Set Django up, unless it is set up or this is a part of it; a process of a worker imports a job's module only."""
+    """Set Django up, unless that is done or under way: a worker's process may import a job's module directly."""
     if not apps.ready and not apps.loading:
         django.setup()
 

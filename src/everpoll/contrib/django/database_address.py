@@ -1,7 +1,7 @@
-"""From an entry of Django's `DATABASES` to the address of a store. Pure.
+"""Makes the address of a store from an entry of Django's `DATABASES`. Pure.
 
 Promises: the address leads to the database, the role and the schema that Django connects to, so that a connection of
-Django's may be passed to `enqueue`. Never: quotes a password.
+Django's may be passed to `enqueue`. No error repeats a password.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from everpoll.errors import BadInput
 
-# The last part of the engine's name: packages that wrap an engine of Django's keep it.
+# The last part of the engine's name: packages that wrap an engine of Django keep it.
 POSTGRES = ("postgresql", "postgresql_psycopg2", "postgis")
 SQLITE = ("sqlite3", "spatialite")
 # The rest of OPTIONS is about Django's own connections (pool, isolation_level), or unknown to everpoll's driver.
@@ -29,7 +29,7 @@ REMEDY = 'say where tasks live with EVERPOLL = {"url": …}, {"database": …} o
 
 
 def address_of(alias: str, databases: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the address of this database; `BadInput` says why everpoll cannot keep tasks in it."""
+    """Return the address of this database; raise `BadInput` if everpoll cannot store tasks in it."""
     if alias not in databases:
         raise BadInput(f"DATABASES has no {alias!r}, which EVERPOLL names; it has: {', '.join(databases) or 'none'}")
     database = databases[alias]
@@ -45,7 +45,7 @@ def address_of(alias: str, databases: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _sqlite(name: str) -> str:
-    # As in the settings of many tests. Each connection would have a memory of its own.
+    # Many tests set these. Each SQLite connection would have a database of its own, so use the memory store.
     if name in {"", ":memory:"} or name.startswith("file:"):
         return "memory://"
     return f"sqlite:///{quote(name)}"

@@ -1,1 +1,1 @@
-"""Alerts: incidents as tasks, what is sent about them, and the channels that carry it."""
+"""Alerts: incidents as tasks, the messages about them, and the channels that deliver the messages."""

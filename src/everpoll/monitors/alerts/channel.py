@@ -1,10 +1,10 @@
-"""Channel: what carries letters to people or programs, and what it says where one was not delivered.
+"""Channel: delivers letters to people or programs, and raises an error for a letter that it did not deliver.
 
     deliver(letter) ──▶ returns                     delivered
-                    ├─▶ Undelivered, is_certain     nothing arrived: it is tried again
-                    └─▶ Undelivered, not certain    it may have arrived: tried again where the receiver drops repeats
+                    ├─▶ Undelivered, is_certain     it did not arrive: tried again
+                    └─▶ Undelivered, not certain    it may have arrived: tried again only if the receiver drops repeats
 
-Secrets are written as `${NAME}` and read from the environment when a letter is sent. No repr and no error has one.
+Secrets are written as `${NAME}` and read from the environment when a letter is sent. No repr and no error contains one.
 """
 
 from collections.abc import Mapping
@@ -24,29 +24,29 @@ class Undelivered(EverpollError):
     def __init__(self, why: str, *, is_certain: bool, retry_after_s: float | None = None) -> None:
         super().__init__(why)
         self.is_certain = is_certain
-        """Nothing arrived. False: it may have."""
+        """True: the letter did not arrive. False: it may have."""
         self.retry_after_s = retry_after_s
-        """How long the receiver wants not to be asked."""
+        """How long the receiver wants no request."""
 
 
 class Tools(NamedTuple):
-    """What channels send with."""
+    """The means that channels use to send."""
 
     client: Client
     environment: Mapping[str, str]
     threads: DaemonThreads
-    """For what blocks."""
+    """For blocking calls."""
 
 
 @runtime_checkable
 class Channel(Protocol):
-    """One way to carry letters."""
+    """Delivers letters by one protocol."""
 
     @property
     def drops_repeats(self) -> bool:
-        """The receiver knows a letter by its id, so that one that may have arrived is sent again."""
+        """Whether the receiver ignores a letter whose id it knows; then one that may have arrived is sent again."""
         ...
 
     async def deliver(self, letter: Letter, now: float, tools: Tools) -> None:
-        """Send a letter at the time `now`; raise `Undelivered` where it was not, or perhaps not, delivered."""
+        """Send a letter at the time `now`; raise `Undelivered` if it did not arrive, or may not have."""
         ...

@@ -6,8 +6,8 @@
     secret = "${OPS_SECRET}"
     group = "30s"                         # of every type; default: one minute
 
-Promises: every mistake is refused with the name of the channel and what to write. A secret must be a reference to the
-environment: a file is copied, committed and shown.
+Promises: each error names the channel and says what to write. A secret must be a reference to the environment, because
+files are copied, committed and shown.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from everpoll.monitors.alerts.webhook import Slack, Webhook
 from everpoll.policy import shown
 
 _TYPES: dict[str, tuple[Callable[..., Channel], frozenset[str], frozenset[str]]] = {
-    # The class, the options that it needs, and those that it may have beside them.
+    # The class, its required options, and its optional ones.
     "webhook": (Webhook, frozenset({"url"}), frozenset({"secret", "headers"})),
     "slack": (Slack, frozenset({"url"}), frozenset()),
     "email": (Email, frozenset({"host", "to", "sender"}), frozenset({"port", "user", "password", "tls", "ca_file"})),

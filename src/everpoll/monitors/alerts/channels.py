@@ -27,7 +27,7 @@ class RegisteredChannel(NamedTuple):
 
 
 class Channels:
-    """What `app.services.channel` has registered."""
+    """The channels that `app.services.channel` has registered."""
 
     def __init__(self) -> None:
         self._channels: dict[str, RegisteredChannel] = {}
@@ -49,7 +49,7 @@ class Channels:
         return list(self._channels)
 
     def warn_of_missing(self, alerts: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """Log each channel once that a service alerts and this process does not have; `alerts` is (service, names)."""
+        """Log once each channel that a service alerts and this process does not have; `alerts` has (service, names)."""
         known = set(self._channels)
         for service, names in alerts:
             for name in names:
@@ -60,7 +60,7 @@ class Channels:
 
 
 def registered(name: Any, channel: Any, group: Duration | None) -> RegisteredChannel:
-    """Check what the user wrote about one channel."""
+    """Check the name, the channel and the group that the user gave, and return them as one value."""
     if not is_channel_name(name):
         raise BadInput(f'channel {shown(name)}: its name must be 1 to 100 printable characters; write "ops"')
     if not isinstance(channel, Channel):

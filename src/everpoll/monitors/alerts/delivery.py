@@ -1,10 +1,10 @@
-"""Delivery: what the engine runs for a mailbox: clean up, plan, write the try down, send, settle.
+"""Delivery: the engine runs it for a mailbox: clean up, plan, store the try, send, settle.
 
     lease ──▶ plan ──nothing to send──▶ settle, due again when the group is over
-                └──▶ try is written down (fenced) ──▶ channel ──▶ settle, with what became of it
+                └──▶ store the try (fenced) ──▶ channel ──▶ settle, with the result of the try
 
-Promises: a worker that lost its lease sends nothing: the try is written down with its fence before it is made. The row
-never ends, whatever a channel does. A mailbox has a queue of its own: processes lease it that have its channel.
+Promises: a worker that lost its lease sends nothing, because it stores the try with its fence before it sends. The row
+never ends, whatever a channel does. A mailbox has a queue of its own, from which only processes with its channel lease.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from everpoll.monitors.alerts.message_events import (
     numbered,
 )
 from everpoll.monitors.checks.assignment import QUEUE
-from everpoll.monitors.checks.steady import steadily
+from everpoll.monitors.checks.run_or_retry import run_or_retry
 from everpoll.policy import human
 from everpoll.stores.contract import Again, Lease, Settlement, Store, encode
 from everpoll.stores.operations import Revision
@@ -40,11 +40,11 @@ from everpoll.stores.operations import Revision
 logger = logging.getLogger("everpoll.monitors")
 
 SEND_S = 120.0
-"""For a channel that does not keep to a time of its own."""
+"""The time limit for a channel that has none of its own."""
 
 
 class Deliveries:
-    """Sends what is in the mailboxes that this process leases."""
+    """Sends the notices in the mailboxes that this process leases."""
 
     def __init__(self, store: Store, channels: Channels, tools: Tools) -> None:
         self._store = store
@@ -52,12 +52,12 @@ class Deliveries:
         self._tools = tools
         self._rng = random.Random()  # noqa: S311 - jitter needs no secure randomness
         self.outcomes: Counter[str] = Counter()
-        """Messages that were sent, and that failed."""
+        """How many messages were sent, and how many failed."""
         self.work = Work(MAILBOX, QUEUE, self.run, handles_cancel=True, kind="mailbox")
 
     async def run(self, run: Run) -> Settlement:
-        """Do what is due for one mailbox."""
-        return await steadily(run, self._run, "mailbox")
+        """Send, drop or keep the notices of one mailbox, as its plan says."""
+        return await run_or_retry(run, self._run, "mailbox")
 
     async def _run(self, run: Run) -> Settlement:
         lease = run.lease
@@ -73,7 +73,7 @@ class Deliveries:
             begun = await self._begun(lease)
             plan = mailbox.plan(mail, notices, begun, now, known.group_s, drops_repeats=repeats)
         if plan.mail != mail:
-            # Known before anything else is sent: the next try hides the one before.
+            # Settle first: the next try would overwrite the stored one.
             return self._settled(lease, plan.mail, self._dropped(lease, plan, now))
         if plan.send is None:
             return _rested(lease, plan.rest_until - now)
@@ -84,7 +84,7 @@ class Deliveries:
     ) -> Settlement:
         lease = run.lease
         if not await self._store.progress(run.incarnation, lease, encode(sent)):
-            # Another worker has the mailbox. Settling is as lost as the lease is.
+            # Another worker has leased the mailbox. The store will reject this settlement, too.
             return Again(lease.id, lease.sequence, refund=True)
         wanted = set(sent.ids)
         letter = compose(sent.letter, [one for one in notices if one.id in wanted], sent.made_at)
@@ -97,7 +97,7 @@ class Deliveries:
         return self._settled(lease, mailbox.delivered(mail, sent, now), [event])
 
     async def _failure(self, known: RegisteredChannel, letter: Letter, run: Run) -> Undelivered | None:
-        """Send a letter; return why it was not delivered, None where it was."""
+        """Send a letter; return the error if it was not delivered, else None."""
         now = run.now(asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(SEND_S):
@@ -147,13 +147,13 @@ class Deliveries:
         return None if row is None or row.progress is None else msgspec.convert(row.progress, Try)
 
     async def _clean(self, lease: Lease, mail: Mail) -> None:
-        """Take what is done out of the arguments; where they have changed meanwhile, the next run does it."""
+        """Remove done notices from the arguments. If these have changed meanwhile, the next run does it."""
         left = mailbox.without_done(msgspec.json.decode(lease.args), mail)
         if left is not None:
             await self._store.revise([Revision(KIND, lease.key or "", encode(left), expects=lease.args)])
 
     def _settled(self, lease: Lease, mail: Mail, events: Sequence[MessageEvent] = ()) -> Settlement:
-        """Settle with another memory, due again at once: what follows from it is the next run's."""
+        """Settle with a new memory, due again at once: the next run plans from it."""
         known = msgspec.structs.replace(mail, seq=mail.seq + len(events))
         written = numbered(events, known.seq)
         memory = mailbox.write(known).decode()
@@ -161,7 +161,7 @@ class Deliveries:
 
 
 def _rested(lease: Lease, delay_s: float) -> Settlement:
-    # A memory that is written says that this run came through: workers that died before count no more.
+    # Writing a memory marks the run as successful: workers that died before do not count any more.
     memory = lease.memory if lease.rescues else None
     return Again(lease.id, lease.sequence, max(0.0, delay_s), refund=True, memory=memory)
 

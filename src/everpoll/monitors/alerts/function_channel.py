@@ -1,7 +1,8 @@
 """FunctionChannel: a function of the user as a channel; async ones run in the event loop, plain ones in a thread.
 
-Promises: a function that returns has delivered. One that raises has not: it is called again, with the same message or
-a larger one. One that takes longer than TIMEOUT_S may have delivered: it is not called again with that message.
+Promises: if the function returns, the message is delivered. If it raises, the message is not delivered, and the
+function is called again, with the same message or a larger one. If it takes longer than TIMEOUT_S, the message may be
+delivered, and the function is not called with it again.
 """
 
 from collections.abc import Callable

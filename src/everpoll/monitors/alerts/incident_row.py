@@ -1,13 +1,13 @@
-"""Incident row: the task of one incident: what is written into it, and what the row of its service says about it.
+"""Incident row: the task of one incident, and what the row of its service says about it.
 
-    args      orders: what operators and looks have to say (acknowledged, opened again, closed)
-    memory    the incident as it is, and the notices that are not handed over yet
+    args      orders, written by operators and looks: acknowledged, opened again, closed
+    memory    the incident, and the notices that are not in the mailboxes yet
 
-The row of the service is the truth: an incident is open exactly while that row names it. Orders of a worker that lost
-its lease may be wrong, and decide nothing by themselves.
+The row of the service decides: an incident is open exactly while that row names it. A worker that lost its lease may
+write wrong orders, so orders alone decide nothing.
 
     made ──▶ not seen open ──service names it──▶ open ──service names it no more──▶ over ──handed over──▶ ended: done
-                  └──service passed its number, or is gone, and no look has closed it──▶ ended: canceled
+                  └──service has opened a later one, or is gone, and no look has closed it──▶ ended: canceled
 
 Promises: if a worker opens an incident and its decision is lost, the incident sends nothing and is in no history. Pure.
 """
@@ -24,9 +24,9 @@ from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.control import CALM, Control
 from everpoll.monitors.control import read as read_control
 from everpoll.monitors.incident import RECOVERED, Incident, acknowledge, close
+from everpoll.monitors.incident_changes import REMOVED, Closing
 from everpoll.monitors.kinds import INCIDENT_KIND
 from everpoll.monitors.streaks import incident_id
-from everpoll.monitors.turns import REMOVED, Closing
 from everpoll.stores.contract import TaskInfo, encode
 
 KIND = INCIDENT_KIND
@@ -41,7 +41,7 @@ class Orders(Struct, frozen=True, kw_only=True, omit_defaults=True):
     acknowledged_at: float | None = None
     acknowledged_by: str | None = None
     opened: Incident | None = None
-    """A later opening under the same id: it holds while the incident was not seen open."""
+    """A later opening under the same id: it replaces the first while the incident was not seen open."""
     closed_at: float | None = None
     """When a look found that it is over …"""
     closed_why: str | None = None
@@ -53,39 +53,39 @@ class IncidentState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     incident: Incident
     seen_at: float | None = None
-    """When it was certain that it was really open: its service named it, or a look has closed it."""
+    """When it was first certain that the incident was open: its service named it, or a look closed it."""
     outgoing: tuple[Notice, ...] = ()
-    """Made, and not handed over to the mailboxes yet."""
+    """Notices that are not in the mailboxes yet."""
     is_over: bool = False
-    """Its last notices are made."""
+    """True: no notices will follow those in `outgoing`."""
     seq: int = 0
     """The number of the last event."""
 
 
-class Truth(Enum):
-    """What the row of the service says about an incident."""
+class OpenState(Enum):
+    """Whether an incident is open, by the row of its service."""
 
     OPEN = auto()
     NOT_YET = auto()
-    """The service has not opened that many incidents."""
+    """The service has not opened this incident yet."""
     OVER = auto()
     GONE = auto()
     """The service was removed."""
 
 
-def truth(incident: Incident, row: TaskInfo | None) -> Truth:
-    """Say whether an incident is open, by the row of its service."""
+def open_state(incident: Incident, row: TaskInfo | None) -> OpenState:
+    """Return whether an incident is open, by the row of its service."""
     if row is None or row.ended_at is not None:
-        return Truth.GONE
+        return OpenState.GONE
     control = control_of(row)
     number = number_of(incident)
     if incident.id != incident_id(incident.service, control.born, number, incident.dependency):
-        # The service was removed, and registered anew.
-        return Truth.GONE
+        # The service was removed, and registered again.
+        return OpenState.GONE
     streak = control.streak if incident.dependency is None else control.dependencies.get(incident.dependency, CALM)
     if streak.incident == incident.id:
-        return Truth.OPEN
-    return Truth.OVER if number <= control.incidents else Truth.NOT_YET
+        return OpenState.OPEN
+    return OpenState.OVER if number <= control.incidents else OpenState.NOT_YET
 
 
 def number_of(incident: Incident) -> int:
@@ -94,37 +94,37 @@ def number_of(incident: Incident) -> int:
     return int(parts[1]) if len(parts) > 1 and parts[1].isascii() and parts[1].isdigit() else 0
 
 
-def seen(state: IncidentState, orders: Orders, found: Truth, now: float) -> IncidentState | None:
-    """Return the state once it is certain that the incident was open; None: it is not, or not yet."""
+def seen(state: IncidentState, orders: Orders, found: OpenState, now: float) -> IncidentState | None:
+    """Return the state once it is certain that the incident was open; None before that."""
     if state.seen_at is not None:
         return state
-    if found is not Truth.OPEN and orders.closed_at is None:
+    if found is not OpenState.OPEN and orders.closed_at is None:
         return None
     return replace(state, incident=orders.opened or state.incident, seen_at=now)
 
 
-def ordered(state: IncidentState, orders: Orders, found: Truth, now: float) -> IncidentState:
-    """Return the state with what operators and looks have said."""
+def ordered(state: IncidentState, orders: Orders, found: OpenState, now: float) -> IncidentState:
+    """Return the state after the orders of operators and looks."""
     incident = state.incident
     if orders.acknowledged_at is not None:
         incident = acknowledge(incident, orders.acknowledged_by, orders.acknowledged_at)
-    if found is not Truth.OPEN:
-        usual = REMOVED if found is Truth.GONE else RECOVERED
+    if found is not OpenState.OPEN:
+        usual = REMOVED if found is OpenState.GONE else RECOVERED
         at = now if orders.closed_at is None else min(now, max(orders.closed_at, incident.opened_at))
         incident = close(incident, orders.closed_why or usual, at)
     return replace(state, incident=incident)
 
 
 def rest_s(since: float, now: float) -> float:
-    """Return how long to wait for a row that is about to be settled: a second at first, longer and longer after that.
+    """Return how long to wait for a row that is about to be settled: a second at first, then longer and longer.
 
-    A decision that was lost with its worker never comes: waiting for it must cost less and less.
+    If a worker died before it settled, its decision never comes: waiting for it must cost less and less.
     """
     return min(max((now - since) / 10, SHORTEST_REST_S), LONGEST_REST_S)
 
 
 def with_closing(orders: Orders, closing: Closing) -> Orders:
-    """Note what a look found; of two, the later one stays."""
+    """Return the orders with a closing that a look found; of two closings, the later one stays."""
     if orders.closed_at is not None and orders.closed_at >= closing.at:
         return orders
     return replace(orders, closed_at=closing.at, closed_why=closing.why)

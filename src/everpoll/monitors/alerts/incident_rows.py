@@ -1,8 +1,8 @@
 """Incident rows: where looks open and close incidents, and operators acknowledge them.
 
-Promises: an incident has one row, however often it is opened and by however many workers. A change of its orders keeps
-the others: it is read, changed and written back only if no other change came in between. Every change has the row look
-at its service soon.
+Promises: an incident has one row, however often and by however many workers it is opened. A change of its orders keeps
+other changes: the orders are read, changed and written back only if no other change came in between. Every change makes
+the row due soon, so that it reads the row of its service.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from everpoll.monitors.alerts.incident_row import (
 )
 from everpoll.monitors.checks.assignment import QUEUE
 from everpoll.monitors.incident import Incident
-from everpoll.monitors.turns import Closing
+from everpoll.monitors.incident_changes import Closing
 from everpoll.stores.contract import NewTask, Store, TaskInfo, encode
 from everpoll.stores.operations import Revision
 
@@ -44,12 +44,12 @@ class IncidentRows:
         made = await self._store.enqueue([_new_task(incident) for incident in incidents])
         for incident, answer in zip(incidents, made, strict=True):
             if not answer.is_new:
-                # The row may wait for a decision that was lost, with times that are not true any more.
+                # The row may wait for a decision that was lost, and its times may be old.
                 await self.order(incident.id, _opened_again(incident))
 
     async def closed(self, closings: Sequence[Closing]) -> None:
-        """Wake the rows of these incidents soon: their service shows that they are over."""
-        # Nearly all have no orders yet: one statement for all of them.
+        """Make the rows of these incidents due soon: the row of their service shows that they are over."""
+        # Nearly all have no orders yet, so one statement changes all of these.
         revisions = [Revision(KIND, one.id, write(with_closing(Orders(), one)), expects=NO_ORDERS) for one in closings]
         changed = await self._store.revise(revisions) if revisions else []
         for one, task_id in zip(closings, changed, strict=True):
@@ -59,16 +59,16 @@ class IncidentRows:
     async def order(
         self, incident_id: str, edit: Callable[[TaskInfo, Orders], Orders], note: str | None = None
     ) -> TaskInfo | None:
-        """Change the orders of a live incident; return the row as it was read, None where there is none.
+        """Change the orders of a live incident; return its row as it was read, or None if there is none.
 
-        The note is written to the log with the change; without a change, it is dropped.
+        The note is written to the log together with the change; if nothing changes, it is dropped.
         """
         while True:
             row = await self._store.find(KIND, incident_id)
             if row is None or row.state in {"done", "canceled"}:
                 return row
             if row.state == "failed":
-                # Its workers were lost again and again. It has not ended before its service says so.
+                # Its workers died several times. It ends only when the row of its service says so.
                 await self._store.retry(row.id, encode({"what": "retry", "why": "the incident is not over"}))
                 continue
             before = orders_of(row)

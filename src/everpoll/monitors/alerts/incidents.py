@@ -1,7 +1,7 @@
-"""Incidents: open and past ones, as operators see them, and what they may do about one.
+"""Incidents: lists open and past incidents for operators, and acknowledges them.
 
-Promises: an incident that is acknowledged is shown so at once. Incidents that were opened by a decision that was lost
-are never shown. Past ones are there for as long as the app keeps its history.
+Promises: an acknowledged incident is shown as acknowledged at once. An incident whose opening was lost is never shown.
+Past incidents are kept as long as the app keeps its history.
 """
 
 from collections.abc import Awaitable, Callable
@@ -52,18 +52,18 @@ class IncidentInfo(Struct, frozen=True, kw_only=True):
     """The channels that were alerted, and when."""
     reminders: int
     held_by: tuple[str, ...]
-    """The failed roots that hold its alert back, or have."""
+    """The failed roots that hold its alert back, or held it back."""
     waits: str
-    """What its next step waits for: delay, mute, maintenance, root, reminder, close, nothing."""
+    """What the next step waits for: delay, mute, maintenance, root, reminder, close, nothing."""
 
     @property
     def is_open(self) -> bool:
-        """It is not over."""
+        """Whether the incident is open."""
         return self.closed_at is None
 
 
 _Page = tuple[list[tuple[int, IncidentInfo | None]], int | None]
-"""Rows by their ids, newest first, with the number that they go on behind."""
+"""Incidents with the ids of their rows, newest first, and the id after which the next page begins."""
 _Rows = Callable[[int, int | None], Awaitable[_Page]]
 
 
@@ -88,10 +88,10 @@ class Incidents:
         def is_wanted(info: IncidentInfo) -> bool:
             return service in {None, info.service} and open in {None, info.is_open}
 
-        # Those of one service may be far apart: small pages would be thousands of questions.
+        # The incidents of one service may be far apart: small pages would need thousands of queries.
         size = _PAGE if service is not None else min(limit, _PAGE)
         found: dict[int, IncidentInfo] = {}
-        # The live ones first: one that ends in between is in both, and not in neither.
+        # Read live ones first: an incident that ends between the two queries is then in both lists, never in none.
         if open is not False:
             found |= await _newest(partial(_live_rows, store), is_wanted, size, limit)
         if open is not True:
@@ -114,12 +114,12 @@ class Incidents:
         limit: int,
         after: int | None = None,
     ) -> tuple[tuple[IncidentInfo, ...], int | None]:
-        """Return a page of incidents, newest first, and the number that the list goes on behind; None at its end.
+        """Return a page of incidents, newest first, and the id after which the next page begins; None at the end.
 
-        A page may be short although the list goes on: one call looks at a bounded number of incidents.
+        A page may be short although more pages follow: one call reads a bounded number of rows.
         """
         store = await self._store()
-        # Of those that are open, only live rows are read: the past ones between them may be many.
+        # Open incidents have live rows: reading past ones as well could take many pages.
         rows = partial(_live_rows, store) if open is True else partial(_all_rows, store, service)
         found: list[IncidentInfo] = []
         for _ in range(_PAGES):
@@ -136,7 +136,7 @@ class Incidents:
         return tuple(found), after
 
     async def get(self, incident_id: str) -> IncidentInfo:
-        """Return one incident; raise `IncidentNotFound` where there is none of that id."""
+        """Return one incident; raise `IncidentNotFound` if no incident has that id."""
         row = await (await self._store()).find(KIND, incident_id)
         info = None if row is None else _info(row)
         if info is None:
@@ -144,10 +144,10 @@ class Incidents:
         return info
 
     async def acknowledge(self, incident_id: str, by: str, *, actor: str = "") -> IncidentInfo:
-        """Note that an operator, named `by`, has taken notice: no alerts and reminders from now on.
+        """Note that the operator `by` knows about the incident: no alerts and reminders from now on.
 
-        The first one stays. An incident that is over stays as it is. The log names the actor, which is `by` unless
-        another one is given.
+        The first acknowledgement stays. An incident that is over does not change. The log names `actor`, by default
+        `by`.
         """
         await self.get(incident_id)
         now = self._wall()
@@ -164,7 +164,7 @@ class Incidents:
 async def _newest(
     rows: _Rows, is_wanted: Callable[[IncidentInfo], bool], size: int, limit: int
 ) -> dict[int, IncidentInfo]:
-    """Return at least `limit` of the newest that are wanted, by their ids; all of them where they are fewer."""
+    """Return at least `limit` of the newest wanted incidents, by their ids; all of them if there are fewer."""
     found: dict[int, IncidentInfo] = {}
     after: int | None = None
     while True:
@@ -175,7 +175,7 @@ async def _newest(
 
 
 async def _live_rows(store: Store, size: int, after: int | None) -> _Page:
-    """Return a page of the incidents that are not handed over to the past yet, all read in one snapshot."""
+    """Return a page of the incidents whose tasks are live, all read in one snapshot."""
     rows = await store.live(KIND, size, after)
     page = [(row.id, _live_info(read_orders(row.args), read_state(row.memory))) for row in rows if row.memory]
     return page, rows[-1].id if len(rows) == size else None
@@ -193,7 +193,7 @@ async def _all_rows(store: Store, service: str | None, size: int, after: int | N
 
 
 def _key_start(service: str | None) -> str | None:
-    """Return what the ids of a service's incidents begin with; those of "a:b" begin like those of "a"."""
+    """Return the beginning of the ids of a service's incidents; ids of a service "a:b" begin like those of "a"."""
     return None if service is None else f"{service}:"
 
 
@@ -211,7 +211,7 @@ def _live_info(orders: Orders, state: IncidentState) -> IncidentInfo | None:
 
 
 def _incident(state: IncidentState, orders: Orders) -> Incident:
-    """Return the incident with the facts that its next step will know."""
+    """Return the incident with its acknowledgement, which its next step will store."""
     incident = state.incident
     if orders.acknowledged_at is None:
         return incident

@@ -1,8 +1,8 @@
-"""Letter: one message on its way to one channel, with everything that a channel may want to show of it.
+"""Letter: one message for one channel, with its notices.
 
-Promises: a letter that is made again from the same notices, id and time is the same. Its texts are printable and of one
-line each, whatever a remote wrote: no control characters, no line breaks, nothing that changes the direction of text.
-At most MAX_NOTICES notices are in its JSON; the rest is counted. Pure.
+Promises: the same notices, id and time make the same letter. Each text is one printable line, whatever a remote wrote:
+no control characters, no line breaks, nothing that changes the direction of text. Its JSON has at most MAX_NOTICES
+notices; the rest is counted. Pure.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MAX_LINE_CHARS = 1_000
 
 
 class Letter(Struct, frozen=True, kw_only=True):
-    """A message, the notices that it tells about, and the id under which it may be sent again."""
+    """A message, its notices, and its id, under which it may be sent again."""
 
     id: str
     made_at: float
@@ -36,7 +36,7 @@ class LetterBody(Struct, frozen=True, kw_only=True, rename="camel"):
     """The JSON that a webhook receives."""
 
     id: str
-    """Equal for every try of one message."""
+    """The same for every try to send one message."""
     channel: str
     at: float
     """When the message was made, in seconds since the epoch."""
@@ -64,13 +64,13 @@ class NoticeBody(Struct, frozen=True, kw_only=True, rename="camel"):
     held_by: tuple[str, ...]
     affected: tuple[str, ...]
     number: int
-    """Of a reminder, counted from 1."""
+    """The number of a reminder, from 1."""
     reason: str | None
-    """Why an incident is over that did not end with a recovery."""
+    """Why the incident was closed without a recovery."""
 
 
 def compose(letter_id: str, notices: Sequence[Notice], made_at: float) -> Letter:
-    """Put notices of one channel into a letter."""
+    """Make a letter of the notices of one channel."""
     clean = tuple(_cleaned(notice) for notice in notices)
     composed = message(clean, made_at)
     lines = tuple(one_line(line, MAX_LINE_CHARS) for line in composed.lines)

@@ -1,8 +1,8 @@
 """Email: letters by SMTP, in a thread.
 
-Promises: ends within TIMEOUT_S, whatever the server does. A server that refuses the connection, the sender, every
-recipient or the content has received nothing that it delivers. Where it falls silent after the content was sent, it may
-have taken the mail: such a letter is not sent again. A password travels encrypted, or not beyond this machine.
+Promises: a delivery ends within TIMEOUT_S, whatever the server does. If the server refuses the connection, the sender,
+every recipient or the content, the letter did not arrive. If the server does not answer after the content was sent, the
+letter may have arrived, and is not sent again. A password is sent encrypted, or only to this machine.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from everpoll.policy import human, shown
 
 PORTS: dict[MailTls, int] = {"starttls": 587, "implicit": 465, "none": 25}
 TIMEOUT_S = 60.0
-"""For the whole conversation."""
+"""The time limit for the whole conversation."""
 
 
 class Email:
@@ -63,17 +63,17 @@ class Email:
             password=found_in_environment("the password", self._server.password, tools),
         )
         content = mail_of(letter, self._sender, self._to, now).as_bytes()
-        talk = Conversation(server, self._sender.addr_spec, [one.addr_spec for one in self._to], content)
-        running = asyncio.get_running_loop().run_in_executor(tools.threads, talk.hold)
-        running.add_done_callback(_looked_at)
+        conversation = Conversation(server, self._sender.addr_spec, [one.addr_spec for one in self._to], content)
+        running = asyncio.get_running_loop().run_in_executor(tools.threads, conversation.deliver)
+        running.add_done_callback(_retrieve_error)
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await asyncio.shield(running)
         except TimeoutError:
             why = f"{server.host} took longer than {human(TIMEOUT_S)}"
-            raise Undelivered(why, is_certain=not talk.may_have_arrived) from None
+            raise Undelivered(why, is_certain=not conversation.may_have_arrived) from None
         finally:
-            talk.abort()
+            conversation.abort()
 
 
 def _check_server(host: Any, port: Any, tls: Any) -> None:
@@ -93,11 +93,11 @@ def _check_login(user: Any, password: Any, *, is_in_clear: bool) -> None:
     if (user is None) != (password is None):
         raise BadInput("Email: user and password belong together; write both, or none")
     if password is not None and is_in_clear:
-        raise BadInput('Email: with tls="none" the password would travel in clear; write tls="starttls"')
+        raise BadInput('Email: with tls="none" the password would be sent unencrypted; write tls="starttls"')
 
 
-def _looked_at(running: "asyncio.Future[None]") -> None:
-    """Read the error of a conversation that no caller waits for any more, or asyncio would call it forgotten."""
+def _retrieve_error(running: "asyncio.Future[None]") -> None:
+    """Read the error of a conversation that timed out: else asyncio would log that it was never retrieved."""
     if not running.cancelled():
         running.exception()
 

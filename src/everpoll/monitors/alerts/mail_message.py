@@ -1,7 +1,7 @@
-"""Mail message: a letter as an e-mail, and the addresses that it may carry.
+"""Mail message: makes an e-mail of a letter, and checks its addresses.
 
-Promises: an address that passes has no character that SMTP or a header would read as its own sign. A text from a remote
-is in the subject and the plain body only, and cannot add a header. Pure.
+Promises: an accepted address has no character with a meaning in SMTP or in a header. A text from a remote is only in
+the subject and in the plain body, and cannot add a header. Pure.
 """
 
 import re
@@ -21,7 +21,7 @@ MAX_RECIPIENTS = 50
 MAX_ADDRESS_CHARS = 254
 _SPEC = r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"(?:([^<>@,;:\"\\]{{0,100}}) <({_SPEC})>|({_SPEC}))")
-# Seven bits, which every server takes.
+# Seven bits, which every server accepts.
 _POLICY = SMTP.clone(cte_type="7bit")
 
 
@@ -48,14 +48,14 @@ def recipients_of(value: Any) -> tuple[Address, ...]:
 
 
 def mail_of(letter: Letter, sender: Address, to: Sequence[Address], now: float) -> EmailMessage:
-    """Return the e-mail of a letter. Its Message-ID follows from the letter's id."""
+    """Return the e-mail of a letter. Its Message-ID is made from the letter's id."""
     mail = EmailMessage(policy=_POLICY)
     mail["From"] = sender
     mail["To"] = to
     mail["Subject"] = letter.message.subject
     mail["Date"] = format_datetime(datetime.fromtimestamp(now, UTC))
     mail["Message-ID"] = f"<{letter.id}@{sender.domain}>"
-    # RFC 3834: no answering machine answers to it.
+    # RFC 3834: automatic responders must not reply.
     mail["Auto-Submitted"] = "auto-generated"
     mail.set_content(letter.text)
     return mail

@@ -1,16 +1,16 @@
-"""Mailbox: what waits for one channel, what is on its way, and what was sent; as the arguments and memory of one task.
+"""Mailbox: the notices that wait for one channel, are being sent, or were sent, in the row of one task.
 
     hand over ──▶ pending ──group is over──▶ begun ──▶ delivered ────────────────▶ done
                      ▲                         ├─────▶ nothing arrived ──▶ pending, and tried again later
                      │                         └─────▶ may have arrived ─▶ the same letter again, or done
                      └── args, written by incidents          memory, written by the mailbox itself
 
-A try is written down (`Try`, as the task's progress) before it is made. A mailbox that finds a try of which its memory
-does not know the end was interrupted in the middle: the letter may have arrived.
+A try is stored (`Try`, as the task's progress) before the letter is sent. If the mailbox finds a stored try whose end
+is not in its memory, the worker was interrupted: the letter may have arrived.
 
-Promises: a notice is part of one letter at most that may have arrived, however often it is handed over and wherever a
-worker dies; a letter that may have arrived is sent again only under its own id, to a channel that drops repeats. A
-notice that could not be delivered for GIVE_UP_S is given up. Pure.
+Promises: at most one letter that may have arrived contains a notice, however often the notice is handed over and
+whenever a worker dies. A letter that may have arrived is sent again only under its own id, and only to a channel that
+drops repeats. A notice that could not be delivered for GIVE_UP_S is given up. Pure.
 """
 
 from collections.abc import Iterable
@@ -30,11 +30,11 @@ MAILBOX = "everpoll.mailbox"
 QUEUES = "everpoll.alerts."
 GIVE_UP_S = 86_400.0
 KEPT_S = GIVE_UP_S + 3_600.0
-"""Done notices are remembered for longer than a notice is accepted, so that none is taken for a new one."""
+"""Done notices are remembered for longer than a notice is accepted: else a late repeat would count as new."""
 MAX_DONE = 50_000
 MAX_PENDING = 10_000
 DETAILED = 100
-"""Pending notices that keep their texts; a message lists fewer."""
+"""How many pending notices keep their texts; a message lists fewer."""
 IDLE_S = 3_600.0
 RETRY = Backoff("10s", factor=2, cap="15m", jitter=0.1)
 INTERRUPTED = "its worker was lost, or stopped, in the middle"
@@ -44,9 +44,9 @@ class Try(Struct, frozen=True, kw_only=True):
     """One try to send one letter."""
 
     number: int
-    """Counted over all tries of this mailbox."""
+    """The number of the try in this mailbox."""
     letter: str
-    """The id of the letter: equal for all tries of it."""
+    """The id of the letter: the same for all its tries."""
     made_at: float
     """When the letter was made."""
     ids: tuple[str, ...]
@@ -58,7 +58,7 @@ class Mail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tries: int = 0
     """The number of the last try with a known end."""
     repeat: Try | None = None
-    """A letter that may have arrived, and is to be sent again as it is."""
+    """A letter that may have arrived, and is sent again unchanged."""
     failures: int = 0
     """Tries in a row that failed."""
     retry_at: float | None = None
@@ -68,7 +68,7 @@ class Mail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: dict[str, int] = {}
     """Hashes of the notices that are delivered or given up, and when, in seconds since the epoch."""
     since: float = 0.0
-    """Notices of an earlier time are not accepted: they may be among those that are forgotten."""
+    """Earlier notices are not accepted: they may be done and forgotten."""
     seq: int = 0
     """The number of the last event."""
 
@@ -84,9 +84,9 @@ class Plan(NamedTuple):
 
     mail: Mail
     send: Try | None = None
-    """Write it down, then send it."""
+    """Store this try, then send its letter; None: there is nothing to send now."""
     rest_until: float = 0.0
-    """Where there is nothing to send."""
+    """When to plan again if there is nothing to send."""
     given_up: tuple[str, ...] = ()
     """Notices that are not tried any more, because of their age."""
     unclear: tuple[str, ...] = ()
@@ -98,9 +98,9 @@ class Appended(NamedTuple):
 
     args: dict[str, Any]
     new: int
-    """Notices that were not there yet; 0: the arguments are as they were."""
+    """How many notices were added; 0: the arguments are unchanged."""
     dropped: int
-    """Notices that found no room."""
+    """How many notices were dropped, because the mailbox is full."""
 
 
 def queue_of(channel: str) -> str:
@@ -111,7 +111,7 @@ def queue_of(channel: str) -> str:
 def append(held: Any, notices: Iterable[Notice]) -> Appended:
     """Add notices to the arguments of a mailbox, each once.
 
-    `held` are the arguments as JSON; what a later release has written into them is kept.
+    `held` are the arguments as JSON; unknown fields, which a later release wrote, are kept.
     """
     args = held if isinstance(held, dict) else {}
     there = list(args.get("notices", ()))
@@ -123,7 +123,7 @@ def append(held: Any, notices: Iterable[Notice]) -> Appended:
 
 
 def without_done(held: Any, mail: Mail) -> dict[str, Any] | None:
-    """Return the arguments without the notices that are done; None: there is none."""
+    """Return the arguments without the notices that are done; None if none is done."""
     there = held.get("notices", ()) if isinstance(held, dict) else ()
     left = [one for one in there if _mark(one["id"]) not in mail.done]
     return None if len(left) == len(there) else {**held, "notices": left}
@@ -137,7 +137,7 @@ def waiting(mail: Mail, pending: Iterable[Notice]) -> list[Notice]:
 def plan(
     mail: Mail, pending: Iterable[Notice], begun: Try | None, now: float, group_s: float, *, drops_repeats: bool
 ) -> Plan:
-    """Decide what to do. `begun` is the last try that was written down."""
+    """Decide what to send now. `begun` is the last stored try."""
     mail, unclear = _interrupted(mail, begun, now, drops_repeats=drops_repeats)
     mail, ready, given_up = _aged(mail, pending, now)
     if mail.repeat is not None:
@@ -159,12 +159,12 @@ def delivered(mail: Mail, sent: Try, now: float) -> Mail:
 
 
 def failed(mail: Mail, sent: Try, why: str, now: float, wait_s: float) -> Mail:
-    """Return the memory after a try by which nothing arrived. An earlier try of the same letter may have."""
+    """Return the memory after a try whose letter did not arrive (an earlier try of the same letter may have)."""
     return replace(mail, tries=sent.number, failures=mail.failures + 1, retry_at=now + wait_s, error=why)
 
 
 def undecided(mail: Mail, sent: Try, why: str, now: float, wait_s: float, *, drops_repeats: bool) -> Mail:
-    """Return the memory after a try by which the letter may have arrived."""
+    """Return the memory after a try whose letter may have arrived."""
     after = failed(mail, sent, why, now, wait_s)
     if drops_repeats:
         return replace(after, repeat=sent)
@@ -181,7 +181,7 @@ def _interrupted(mail: Mail, begun: Try | None, now: float, *, drops_repeats: bo
 
 
 def _aged(mail: Mail, pending: Iterable[Notice], now: float) -> tuple[Mail, list[Notice], tuple[str, ...]]:
-    """Give up what is too old; return what waits beside it."""
+    """Give up notices that are too old; return the memory, the other notices, and the ids of those given up."""
     oldest = now - GIVE_UP_S
     given_up: list[str] = []
     if mail.repeat is not None and mail.repeat.made_at < oldest:
@@ -198,7 +198,7 @@ def _aged(mail: Mail, pending: Iterable[Notice], now: float) -> tuple[Mail, list
 
 
 def _done(mail: Mail, ids: Iterable[str], now: float) -> Mail:
-    """Remember notices as done, and forget those that are too old to come again."""
+    """Remember notices as done, and forget those that are too old to be handed over again."""
     done = mail.done | {_mark(one): int(now) for one in ids}
     since = mail.since
     if len(done) > MAX_DONE:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from everpoll.engine.actors import action
 from everpoll.errors import BadInput
-from everpoll.monitors.alerts.surroundings import read_window
+from everpoll.monitors.alerts.situation_reader import read_window
 from everpoll.monitors.maintenance import Window
 from everpoll.policy import shown
 from everpoll.stores.contract import Store

@@ -1,6 +1,6 @@
-"""Message events: what became of the messages to a channel, written with its mailbox.
+"""Message events: whether a channel's messages were delivered, written with its mailbox.
 
-Durable, as the events of services are. A failed try that is repeated is not an event.
+They are durable, like the events of services. A failed try that is repeated is not an event.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ MAX_LISTED = 100
 
 
 class MessageEvent(Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind"):
-    """What every event of a channel has."""
+    """The fields of every event of a channel."""
 
     channel: str
     timestamp: float
     """Seconds since the epoch, by the store's clock."""
     notices: tuple[str, ...]
-    """The ids of the first notices that it is about."""
+    """The ids of the first MAX_LISTED notices."""
     count: int
-    """How many there are."""
+    """How many notices the event is about."""
 
 
 class MessageDelivered(MessageEvent, frozen=True, kw_only=True, tag="message:delivered"):
@@ -44,6 +44,6 @@ class MessageGivenUp(MessageEvent, frozen=True, kw_only=True, tag="message:given
 
 
 def numbered(events: Sequence[MessageEvent], last: int) -> tuple[NewEvent, ...]:
-    """Return the events as they are written, numbered up to `last`."""
+    """Return the events in the form that is stored, numbered up to `last`."""
     first = last - len(events) + 1
     return tuple(NewEvent(first + place, msgspec.json.encode(event).decode()) for place, event in enumerate(events))

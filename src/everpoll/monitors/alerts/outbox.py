@@ -1,8 +1,8 @@
 """Outbox: puts notices into the mailboxes of their channels.
 
-Promises: when `hand_over` returns, each notice is in the mailbox of its channel, once, however often it is handed over.
-Notices of many incidents that come together are written together, a few times a second: the mailbox is one row.
-Raises `StoreUnavailable` where the store cannot be reached, and then nothing is known: hand over again.
+Promises: when `hand_over` returns, each notice is in the mailbox of its channel once, however often it is handed over.
+Notices of many incidents are written together, a few times a second, because a mailbox is one row. If the store cannot
+be reached, `hand_over` raises `StoreUnavailable`; the caller then hands the notices over again.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ COLLISION_S = 0.05
 
 
 class Outbox:
-    """The way to all mailboxes, in one process. Belongs to one event loop."""
+    """Writes to all mailboxes, for one process and one event loop."""
 
     def __init__(self, store: Store, channels: Channels) -> None:
         self._store = store
@@ -40,11 +40,11 @@ class Outbox:
     async def hand_over(self, notices: Sequence[Notice]) -> None:
         """Put each notice into the mailbox of its channel."""
         batches = {self._joined(notice) for notice in notices}
-        # A caller that is canceled takes no other caller's notices with it.
+        # Shielded: if one caller is canceled, the notices of the others in its batch are still written.
         await asyncio.gather(*(asyncio.shield(batch) for batch in batches))
 
     async def close(self) -> None:
-        """Cancel the batches under way. Their incidents send notices that were not written again."""
+        """Cancel the batches under way; incidents hand over again the notices that were not written."""
         writing = list(self._writing)
         for batch in writing:
             batch.cancel()
@@ -67,14 +67,14 @@ class Outbox:
         if channel not in self._missed and self._channels.get(channel) is None:
             self._missed.add(channel)
             logger.warning(
-                "channel %r is not registered in this process: what waits for it is left to a process that has it",
+                "channel %r is not registered in this process: its alerts wait for a process that has it",
                 channel,
             )
 
     def _ended(self, batch: "asyncio.Task[None]") -> None:
         self._writing.discard(batch)
         if not batch.cancelled():
-            batch.exception()  # looked at: every caller that waits for it gets it, and there may be none left
+            batch.exception()  # retrieved here, because no caller may be left that waits for it
 
     async def _write(self, channel: str, notices: list[Notice]) -> None:
         async with self._turns.setdefault(channel, asyncio.Lock()):
@@ -86,13 +86,13 @@ class Outbox:
                 await asyncio.sleep(self._rng.random() * COLLISION_S)
 
     async def _put(self, channel: str, notices: Sequence[Notice]) -> bool:
-        """Append to the mailbox, or make it; False: another process was faster."""
+        """Append to the mailbox, or create it; return False if another process changed it first."""
         row = await self._store.find(KIND, channel)
         if row is None:
             [made] = await self._store.enqueue([_new_task(channel, notices)])
             return made.is_new
         if row.ended_at is not None:
-            # It ended because its worker was lost again and again. What it knows must not get lost with it.
+            # It ended because its workers died several times. Its notices must not get lost.
             await self._store.retry(row.id, encode({"what": "retry", "why": "a mailbox never ends"}))
             return False
         appended = mailbox.append(row.args, notices)

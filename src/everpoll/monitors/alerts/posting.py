@@ -1,8 +1,8 @@
-"""Posting: one letter as one HTTP request, and what its answer means for the letter.
+"""Posting: sends one letter as one HTTP request, and tells whether it was delivered.
 
-Promises: a status of 200 to 299 is a delivery. Another status, a refused connection, an unknown name and a failed
-handshake delivered nothing; a gateway's 502 or 504, and silence after the request was sent, may have. No error repeats
-more of the address than its host: the paths of such addresses are secrets.
+Promises: a status of 200 to 299 means delivered. After another status, a refused connection, an unknown host name or a
+failed handshake the letter did not arrive; after a gateway's 502 or 504, or if no answer came, it may have. Errors show
+only the host of the address, because the path is a secret.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from everpoll.monitors.alerts.letter import one_line
 
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 64 * 1024
-_HANDED_ON = frozenset({502, 504})
-"""A gateway passed the request on, and got no usable answer."""
+_GATEWAY_FAILED = frozenset({502, 504})
+"""The statuses of a gateway that forwarded the request and got no usable answer."""
 _QUOTED_CHARS = 100
 
 
 def checked_url(what: str, url: Any) -> str:
-    """Return the address of a channel; one with references to the environment is read when it is used."""
+    """Return the address of a channel, checked; one with references to the environment is checked when it is used."""
     if not isinstance(url, str) or not url:
         raise BadInput(f'{what}: url must be text; write "https://…" or "${{NAME}}"')
     if "${" not in url:
@@ -36,14 +36,14 @@ def checked_url(what: str, url: Any) -> str:
 
 
 def host_of(url: str) -> str:
-    """Return what may be shown of an address."""
+    """Return the part of an address that may be shown."""
     return url if url.startswith("${") and url.endswith("}") and url.count("}") == 1 else _place(url)
 
 
 async def post(tools: Tools, url: str, headers: Mapping[str, str], body: bytes, secret: str = "") -> None:
     """Send a letter as one request; raise `Undelivered` unless it was accepted. `url` may have `${NAME}` references."""
     address = found_in_environment("the url", url, tools)
-    # A kept connection that the server is just closing would swallow the letter: nothing would be known about it.
+    # A new connection: if the server closes a reused one, it stays unknown whether the letter arrived.
     try:
         request = Request(
             address,
@@ -55,7 +55,7 @@ async def post(tools: Tools, url: str, headers: Mapping[str, str], body: bytes, 
             fresh=True,
         )
     except BadInput as error:
-        # What is wrong, without the value that may be a secret.
+        # The reason without the value, which may be a secret.
         why = str(error) if "header" in str(error) else f"{host_of(url)} is not a valid http or https URL"
         raise Undelivered(why, is_certain=True) from None
     hidden = Secrets(headers, address, (target_of(address).path, secret))
@@ -77,7 +77,7 @@ async def post(tools: Tools, url: str, headers: Mapping[str, str], body: bytes, 
     if 300 <= answer.status < 400:
         why = f"{_place(address)} answered with a redirect, HTTP {answer.status}: write the address that it leads to"
     wait_s = retry_after_s(answer.headers, longest="1h")
-    raise Undelivered(without_secrets(why), is_certain=answer.status not in _HANDED_ON, retry_after_s=wait_s)
+    raise Undelivered(without_secrets(why), is_certain=answer.status not in _GATEWAY_FAILED, retry_after_s=wait_s)
 
 
 def found_in_environment(what: str, text: str, tools: Tools) -> str:

@@ -1,4 +1,4 @@
-"""Alerts of one process: the parts put together, closed as one."""
+"""Alerts of one process: creates the parts that work on incidents and mailboxes, and closes them."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from everpoll.monitors.alerts.incident_rows import IncidentRows
 from everpoll.monitors.alerts.incident_work import IncidentWork
 from everpoll.monitors.alerts.mailbox import queue_of
 from everpoll.monitors.alerts.outbox import Outbox
-from everpoll.monitors.alerts.surroundings import Surroundings
+from everpoll.monitors.alerts.situation_reader import SituationReader
 from everpoll.stores.contract import Store
 
 THREADS = 8
@@ -21,18 +21,18 @@ THREADS = 8
 
 
 class Alerts:
-    """Belongs to one event loop, until `close`. `rows` is where looks open and close incidents."""
+    """Belongs to one event loop, until `close`. Looks open and close incidents through `rows`."""
 
     def __init__(
         self, store: Store, channels: Channels, client: Client, environment: Mapping[str, str] = os.environ
     ) -> None:
         self._threads = DaemonThreads(THREADS, "everpoll-alerts")
         self._outbox = Outbox(store, channels)
-        self._surroundings = Surroundings(store)
+        self._situation_reader = SituationReader(store)
         self.rows = IncidentRows(store)
         self._deliveries = Deliveries(store, channels, Tools(client, environment, self._threads))
         self.works: tuple[Work, ...] = (
-            IncidentWork(store, self._outbox, self._surroundings).work,
+            IncidentWork(store, self._outbox, self._situation_reader).work,
             self._deliveries.work,
         )
         self._channels = channels
@@ -47,7 +47,7 @@ class Alerts:
         return self._deliveries.outcomes
 
     async def close(self) -> None:
-        """Stop what is under way; to be called once the worker has stopped."""
+        """Stop running deliveries and reads; call it once the worker has stopped."""
         await self._outbox.close()
-        await self._surroundings.close()
+        await self._situation_reader.close()
         self._threads.shutdown(wait=False)

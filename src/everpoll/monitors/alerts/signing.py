@@ -1,4 +1,4 @@
-"""Signing: proof for the receiver of a webhook that the message is ours, whole and recent.
+"""Signing: headers that prove to the receiver of a webhook that the message is genuine, complete and recent.
 
 Three headers, as the Standard Webhooks specification has them, so that its libraries verify them in any language:
 
@@ -6,7 +6,7 @@ Three headers, as the Standard Webhooks specification has them, so that its libr
     webhook-timestamp   when this try was made, in whole seconds since the epoch
     webhook-signature   "v1," and the base64 of HMAC-SHA256(key, "{id}.{timestamp}.{body}")
 
-The key is the secret itself; of a secret that begins with "whsec_", what follows in base64. Pure.
+The key is the secret itself; if the secret begins with "whsec_", the key is the rest of it, decoded from base64. Pure.
 """
 
 import base64
@@ -19,7 +19,7 @@ from everpoll.errors import BadInput
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 TOLERANCE_S = 300.0
-"""How old, or how far ahead, the timestamp of a message may be that is accepted."""
+"""How far the timestamp of an accepted message may be from the current time, in both directions."""
 _PREFIX = "whsec_"
 
 

@@ -1,7 +1,7 @@
-"""Conversation: one mail handed to one SMTP server, in blocking steps, and what its answers mean for the mail.
+"""Conversation: delivers one mail to one SMTP server, in blocking steps.
 
-Promises: never takes longer than STEP_S for one step; `abort` ends it at once, from any thread. `may_have_arrived` is
-True exactly while the content is on its way and the server has not said what became of it.
+Promises: one step never takes longer than STEP_S; `abort` ends it at once, from any thread. `may_have_arrived` is True
+exactly from the sending of the content until the server's answer to it.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _ACCEPTED = frozenset({250, 251})
 
 
 class Server(NamedTuple):
-    """Where to, and how."""
+    """The address of a mail server, and how to log in."""
 
     host: str
     port: int
@@ -46,12 +46,12 @@ class Conversation:
         self._is_aborted = False
         self.may_have_arrived = False
 
-    def hold(self) -> None:
+    def deliver(self) -> None:
         """Deliver, or raise `Undelivered`."""
         try:
-            self._deliver()
+            self._converse()
         except (OSError, smtplib.SMTPException, ValueError) as error:
-            what = f"{self._server.host}:{self._server.port}: {self._words(error)}"
+            what = f"{self._server.host}:{self._server.port}: {self._error_text(error)}"
             raise Undelivered(what, is_certain=not self.may_have_arrived) from None
         finally:
             self._smtp.close()
@@ -66,7 +66,7 @@ class Conversation:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
-    def _deliver(self) -> None:
+    def _converse(self) -> None:
         smtp = self._smtp
         self._connect()
         if self._server.user:
@@ -87,7 +87,7 @@ class Conversation:
 
     def _connect(self) -> None:
         server, smtp = self._server, self._smtp
-        self._hold(socket.create_connection((server.host, server.port), STEP_S))
+        self._keep(socket.create_connection((server.host, server.port), STEP_S))
         if server.tls == "implicit":
             self._encrypt()
         smtp.sock = self._socket
@@ -99,27 +99,27 @@ class Conversation:
         if smtp.file is not None:
             smtp.file.close()
         self._encrypt()
-        # What was said in clear is not to be trusted: the conversation begins anew.
+        # Answers from before the encryption cannot be trusted: the conversation starts again.
         smtp.sock, smtp.file = self._socket, None
         smtp.ehlo_resp, smtp.helo_resp, smtp.does_esmtp, smtp.esmtp_features = None, None, False, {}
         smtp.ehlo_or_helo_if_needed()
 
-    def _hold(self, held: socket.socket) -> None:
-        self._socket = held
+    def _keep(self, connection: socket.socket) -> None:
+        self._socket = connection
         if self._is_aborted:
             self.abort()
 
     def _encrypt(self) -> None:
         assert self._socket is not None, "there is a connection"
         context = ssl.create_default_context(cafile=self._server.ca_file)
-        self._hold(context.wrap_socket(self._socket, server_hostname=self._server.host))
+        self._keep(context.wrap_socket(self._socket, server_hostname=self._server.host))
 
-    def _words(self, error: Exception) -> str:
+    def _error_text(self, error: Exception) -> str:
         if isinstance(error, smtplib.SMTPDataError):
-            # It refused before the content was sent.
+            # The server refused before the content was sent.
             self.may_have_arrived = False
         if isinstance(error, smtplib.SMTPResponseException):
-            return _said(error.smtp_code, error.smtp_error)
+            return _reply_text(error.smtp_code, error.smtp_error)
         text = str(error) or type(error).__name__
         if self._server.password:
             text = text.replace(self._server.password, "***")
@@ -127,7 +127,7 @@ class Conversation:
 
 
 def _own_name() -> str:
-    """Return the name for EHLO, without a name server, which may answer late."""
+    """Return the name for EHLO without asking a name server, which may be slow."""
     name = socket.gethostname()
     is_known = name.isascii() and "." in name and not any(char.isspace() for char in name)
     return name if is_known else "[127.0.0.1]"
@@ -138,6 +138,6 @@ def _expect(reply: tuple[int, bytes], codes: set[int]) -> None:
         raise smtplib.SMTPResponseException(*reply)
 
 
-def _said(code: int, text: bytes | str) -> str:
+def _reply_text(code: int, text: bytes | str) -> str:
     words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     return one_line(f"it answered {code} {words}", MAX_ERROR_CHARS)

@@ -1,6 +1,6 @@
-"""Undelivered: alerts that incidents have handed over, and that their channels have not delivered yet.
+"""Undelivered alerts: incidents have put them into mailboxes, and the channels have not delivered them yet.
 
-A process that has the channel gives a notice up after a day. Where no process has it, `give_up_unserved` does.
+A process with the channel gives a notice up after a day. If no process has the channel, `give_up_unserved` does.
 """
 
 import logging
@@ -17,13 +17,13 @@ logger = logging.getLogger("everpoll.monitors")
 
 WAITS = "alerts are grouped, and a running process must have the channel"
 
-Undelivered = dict[tuple[str, str], str]
-"""Incident and channel of each alert that waits, and what it waits for."""
+WaitingAlerts = dict[tuple[str, str], str]
+"""What each undelivered alert waits for, by its incident and channel."""
 
 
-async def undelivered(store: Store, channels: Iterable[str], now: float) -> Undelivered:
-    """Return the alerts that wait for these channels."""
-    found: Undelivered = {}
+async def undelivered(store: Store, channels: Iterable[str], now: float) -> WaitingAlerts:
+    """Return the undelivered alerts for these channels."""
+    found: WaitingAlerts = {}
     for channel in set(channels):
         row = await store.find(KIND, channel)
         if row is None or row.ended_at is not None:
@@ -36,7 +36,7 @@ async def undelivered(store: Store, channels: Iterable[str], now: float) -> Unde
 
 
 async def give_up_unserved(store: Store, now: float) -> None:
-    """Drop the notices that wait for longer than any process with their channel would have kept them."""
+    """Drop notices that are older than KEPT_S: a process with their channel would have dropped them before."""
     page = await store.tasks(TaskFilter(kind=KIND, indexed=True), limit=1_000)
     for row in page.tasks:
         there = row.args.get("notices", ()) if isinstance(row.args, dict) and row.ended_at is None else ()

@@ -1,8 +1,8 @@
-"""Webhook and Slack: letters as HTTP requests.
+"""Webhook and Slack: send letters as HTTP requests.
 
-A webhook receives a JSON object (see `letter.LetterBody`) and, where it has a secret, the headers of `signing`. The
-header `Idempotency-Key` has the id of the message, which is equal for every try: a receiver that keeps ids for a day
-acts on each message once.
+A webhook receives a JSON object (see `letter.LetterBody`) and, if it has a secret, the headers of `signing`. The header
+`Idempotency-Key` has the id of the message, which is the same for every try: a receiver that keeps ids for a day acts
+on each message once.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _BREAK = "\u200b"
 class Webhook:
     """Sends letters as JSON, signed: `Webhook("https://ops.example.com/alerts", secret="${OPS_SECRET}")`.
 
-    `headers` are sent along: `{"Authorization": "Bearer ${TOKEN}"}`.
+    `headers` are added to each request: `{"Authorization": "Bearer ${TOKEN}"}`.
     """
 
     drops_repeats = True
@@ -69,7 +69,7 @@ def _checked_headers(headers: Any) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         raise BadInput('Webhook: headers must be names with values; write {"Authorization": "Bearer ${TOKEN}"}')
     if own := sorted(name for name in headers if str(name).lower() in _OWN):
-        raise BadInput(f"Webhook: the header {own[0]} is everpoll's own")
+        raise BadInput(f"Webhook: everpoll itself sets the header {own[0]}; leave it out")
     try:
         return dict(sendable(headers))
     except BadInput as error:
@@ -77,9 +77,9 @@ def _checked_headers(headers: Any) -> dict[str, str]:
 
 
 class Slack:
-    """Sends letters to Slack, Mattermost and others that take `{"text": …}`: `Slack("${SLACK_URL}")`.
+    """Sends letters to Slack, Mattermost and others that accept `{"text": …}`: `Slack("${SLACK_URL}")`.
 
-    A repeat would be a second post: a letter that may have arrived is not sent again.
+    A repeat would be a second post, so a letter that may have arrived is not sent again.
     """
 
     drops_repeats = False
@@ -100,9 +100,9 @@ class Slack:
 
 
 def slack_text(letter: Letter) -> str:
-    """Return the text of a letter in which nothing is markup: no links, no mentions.
+    """Return the text of a letter with all markup escaped: no links, no mentions.
 
-    Slack reads &, < and > as its own signs. Others read Markdown links and @names, which an invisible space breaks.
+    Slack interprets &, < and >. Others interpret Markdown links and @names, which an invisible space breaks.
     """
     text = letter.text[:MAX_SLACK_CHARS].strip()
     for sign, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", f"@{_BREAK}"), ("](", f"]{_BREAK}(")):

@@ -1,1 +1,1 @@
-"""Checks: the looks at services, as tasks of the engine that are always due again."""
+"""Checks: tasks of the engine that look at services and are always due again."""

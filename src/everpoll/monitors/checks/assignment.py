@@ -1,10 +1,10 @@
-"""Assignment: the arguments of a service's task, which operators and callers write and no look changes.
+"""Assignment: the arguments of a service's task. Operators and callers write it; looks never change it.
 
-    args      the assignment: the definition, and what was asked of it (look now, mute, pause, a heartbeat that came)
+    args      the assignment: the definition, and requests of operators and callers (look now, mute, pause, heartbeat)
     memory    the control state, which looks write
 
-Promises: a change of one field keeps the others: it is read, changed and written back only if no other change came in
-between (`Revision.expects`).
+Promises: a change of one field keeps the other fields: the assignment is read, changed and written back only if no
+other change came in between (`Revision.expects`).
 """
 
 import msgspec
@@ -21,18 +21,18 @@ QUEUE = "everpoll.checks"
 
 
 class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a worker is to look at, and what was asked of it since."""
+    """The service that a worker looks at, and the requests of operators and callers."""
 
     definition: Definition
     asks: int = 0
-    """How often callers asked for a look; counted, since the clocks of callers and of the store differ."""
+    """How often callers asked for a look: a count, because the clocks of callers and of the store differ."""
     beats: int = 0
     """How many heartbeats came …"""
     beat_status: Status = Status.UP
-    """… and what the last one said."""
+    """… and the status in the last one."""
     muted_until: float | None = None
     paused: ServicePause | None = None
-    """Since when, why and by which actor it is not looked at; None: it is looked at."""
+    """The pause of the service: since when, why and by which actor; None: it is not paused."""
 
 
 _encoder = msgspec.json.Encoder()

@@ -1,7 +1,7 @@
-"""Change log: what the log says when a service changes. Each look is logged at debug level.
+"""Change log: logs changes of services, and each look at debug level.
 
 Everything is logged at level INFO or below: a service that is down is not an error of this program, and has its alerts.
-The first "up" of a service is for `--verbose`, because a fleet of ten thousand services has as many when it starts.
+The first "up" of a service is logged at debug level, because ten thousand services log as many lines at the start.
 """
 
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger("everpoll.monitors")
 
 
 def log_changes(events: Iterable[ServiceEvent]) -> None:
-    """Log the events that an operator wants to see beside the alerts."""
+    """Log changes of status, and breakers that open."""
     for event in events:
         if isinstance(event, StatusChange):
             logger.log(_level(event), "%s", _changed(event))
@@ -28,7 +28,7 @@ def log_changes(events: Iterable[ServiceEvent]) -> None:
 
 
 def log_look(logger: logging.Logger, name: str, look: Look, next_s: float) -> None:
-    """Log one look, for `--verbose`."""
+    """Log one look at debug level."""
     took_s = max(0.0, look.ended_at - look.started_at)
     status = "not asked" if look.reached is None else str(look.status)
     why = f": {look.error}" if look.error else ""

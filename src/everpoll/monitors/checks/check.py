@@ -1,12 +1,12 @@
-"""Check: what the engine runs for a service: wake, look, decide, record, settle.
+"""Check: the engine runs it for a service: wake, look, decide, record, settle.
 
     lease ──▶ wake ──not yet, or paused──▶ settle
                 └──▶ look ──▶ compare ──▶ decide ──▶ record ──▶ settle: due again, with the new memory
 
-Promises: the row is settled with one fenced write that carries its memory, its next due time and its events. A look
-that changed something is in the records before its row is settled, so that the next worker compares with what this one
-saw; others are recorded within a tenth of a second. An incident's row is there before the service's row names it.
-Never raises for what a remote does.
+Promises: one fenced write settles the row with its memory, its next due time and its events. A look that changed
+something is in the records before its row is settled, so that the next worker compares with it; other looks are
+recorded within a tenth of a second. The row of an incident exists before the service's row names it. Nothing that a
+remote does raises an error here.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from everpoll.monitors.checks.fetching import HostBusy
 from everpoll.monitors.checks.known import KnownDependencies
 from everpoll.monitors.checks.looking import Looking, Reader, reader_of
 from everpoll.monitors.checks.recorder import FLUSH_S, Recorder
-from everpoll.monitors.checks.records import heard, new_look, pause_mark
-from everpoll.monitors.checks.steady import steadily
+from everpoll.monitors.checks.records import heartbeat_record, new_look, pause_mark
+from everpoll.monitors.checks.run_or_retry import run_or_retry
 from everpoll.monitors.control import Control
 from everpoll.monitors.control import read as read_control
 from everpoll.monitors.control import write as write_control
@@ -36,16 +36,16 @@ from everpoll.monitors.dependencies import MAX_KNOWN, NO_CHANGES, Changes, compa
 from everpoll.monitors.events import ServiceEvent
 from everpoll.monitors.events import write as write_event
 from everpoll.monitors.incident import Incident
+from everpoll.monitors.incident_changes import Closing
 from everpoll.monitors.look import Look
 from everpoll.monitors.pausing import paused, resumed
 from everpoll.monitors.report import MAX_WARNINGS
-from everpoll.monitors.turns import Closing
 from everpoll.stores.contract import Again, Ended, NewEvent, Settlement, Store
 
 logger = logging.getLogger("everpoll.monitors")
 
 MAX_READERS = 20_000
-"""Definitions that are kept compiled."""
+"""How many compiled definitions are kept."""
 
 
 class Checks:
@@ -72,7 +72,7 @@ class Checks:
 
     def run(self, run: Run) -> Awaitable[Settlement]:
         """Look at one service if it is due. An error never ends its task."""
-        return steadily(run, self._run, "service")
+        return run_or_retry(run, self._run, "service")
 
     async def _run(self, run: Run) -> Settlement:
         lease = run.lease
@@ -112,7 +112,7 @@ class Checks:
         if changes.left_out:
             look = replace(look, warnings=(*look.warnings[: MAX_WARNINGS - 1], _left_out(changes.left_out)))
         if look.is_unchanged and not control.dependencies:
-            look = replace(look, report=None)  # the report is needed only to word the errors of failed dependencies
+            look = replace(look, report=None)  # only the errors of failed dependencies need the report
         now = wall()
         decision = decide(definition, control, look, now, changes, self._rng.random())
         if logger.isEnabledFor(logging.DEBUG):
@@ -137,16 +137,16 @@ class Checks:
             return repeated(name, look.report, look.ended_at)
         known = await self._known.of(name, control.edition)
         changes = compare(name, known, look.report, look.ended_at, aliases)
-        # Names that were left out are compared again at the next look, so that the warning stays.
+        # Compare names that were left out again at the next look, so that the warning stays.
         reader.aliases = None if changes.left_out else aliases
         return changes
 
     async def _settled_without_look(
         self, run: Run, before: Control, decision: Decision, wall: Callable[[], float], now: float
     ) -> Settlement:
-        """Settle what was decided without a look; record a heartbeat, or a missed one, in the history."""
+        """Settle a decision without a look; record a heartbeat, or a missed one, in the history."""
         definition = self._reader(run.lease.id, run.lease.args)[0].definition
-        record = heard(definition, before, decision) if definition.is_heartbeat else None
+        record = heartbeat_record(definition, before, decision) if definition.is_heartbeat else None
         if self._notify is not None and decision.events:
             self._notify(decision.events)
         if record is not None and decision.events:
@@ -158,7 +158,7 @@ class Checks:
     async def _paused(
         self, run: Run, before: Control, decision: Decision, wall: Callable[[], float], now: float
     ) -> Settlement:
-        """Settle the row of a paused service; the first time, mark in the history where its time ends to be known."""
+        """Settle the row of a paused service; the first time, record the beginning of the pause in the history."""
         assignment = self._reader(run.lease.id, run.lease.args)[0]
         if self._notify is not None and decision.events:
             self._notify(decision.events)
@@ -180,7 +180,7 @@ class Checks:
         """End the task of a service that was removed, and forget its records."""
         lease = run.lease
         await self._incidents.closed(decision.closed)
-        # Looks that wait to be written, here or in a process that looked before, must not be written after `forget`.
+        # No look may be written after `forget`, neither here nor in a process that looked before.
         await self._recorder.drop(lease.key or "")
         await asyncio.sleep(2 * FLUSH_S)
         await self._store.health.forget(lease.key or "")

@@ -1,15 +1,15 @@
-"""Fetching: requests in flight, shared by the services that ask the same, and few at a time for each host.
+"""Fetching: sends the requests of looks, one for all services with the same request, and a few at a time to each host.
 
-    answer(key) ──▶ not in flight ──▶ slot of the host ──▶ ask ──▶ answer for every look that waits for this key
+    shared(key) ──▶ not in flight ──▶ slot of the host ──▶ send ──▶ the answer is for every look that waits for the key
                 └─▶ in flight: wait for its answer
 
-Promises: services with the same method, URL and headers share one request while it is in flight, and never an answer of
-an earlier round. At most `per_host` requests to one host are under way; waiting ones go on in the order of `HostSlots`.
-Of more than `most_waiting` those go away that were looked at most recently: they come back and lose no turn. Of more
-than `most_in_all` those go away that wait for the host that most look at: a waiting look holds a slot of the worker, so
-hosts that hang would leave none to the others. A look that goes away comes back when half of those that wait have had
-their turn, after 1 to 10 s: each time costs a lease, and a host that hangs has one turn in seconds.
-A caller that is canceled takes no other caller's answer with it.
+Promises: services with the same method, URL and headers share a request while it is in flight, and never an earlier
+answer. At most `per_host` requests to one host run at a time; `HostSlots` orders the waiting ones.
+A waiting look occupies a slot of the worker, so their number is limited: beyond `most_waiting` looks at one host, the
+looks whose services were looked at most recently leave; beyond `most_in_all` looks in this process, those at the host
+with the most waiting looks leave. A look that leaves raises `HostBusy`, and its task is due again after 1 to 10 s, when
+about half of the waiting looks have had their slot: each return costs a lease.
+If one caller is canceled, the others still get their answer.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 SHORTEST_REST_S, LONGEST_REST_S = 1.0, 10.0
 PACE_WEIGHT = 0.1
-"""Weight of the newest turn in the moving average of the time between two turns."""
+"""The weight of the newest value in the moving average of the time between two granted slots."""
 
 
 class HostBusy(Exception):
@@ -35,12 +35,12 @@ class HostBusy(Exception):
 
 
 class _Pace(NamedTuple):
-    """How often a waiting look at one host has its turn."""
+    """How often a waiting look at one host gets a slot."""
 
     at: float
-    """The last turn."""
+    """When the last slot was granted."""
     mean_s: float
-    """From one turn to the next."""
+    """The mean time between two granted slots."""
 
 
 class _Flight:
@@ -63,7 +63,7 @@ class Fetching:
         self._flights: dict[Hashable, _Flight] = {}
         self._tickets = 0
         self._paces: dict[str, _Pace] = {}
-        """Of the hosts that looks wait for."""
+        """The pace of each host for which looks wait."""
 
     def waiting(self, host: str) -> int:
         """Return how many looks wait for a slot of a host."""
@@ -120,7 +120,7 @@ class Fetching:
             del self._turns[ticket]
 
     def _make_room(self, host: str, looked_at: float | None) -> None:
-        """Send the last look in the queue away; raise `HostBusy` if that is the look that asks for room."""
+        """Make the last look in the queue leave; raise `HostBusy` if the new look would be the last one."""
         last_at, _ = self._slots.last(host)
         if last_at is None or (looked_at is not None and looked_at >= last_at):
             raise HostBusy(self._rest_s(host))
@@ -135,7 +135,7 @@ class Fetching:
             turn.set_exception(HostBusy(self._rest_s(host)))
 
     def _rest_s(self, host: str) -> float:
-        """Return after how long a look may come back: when half of the waiting looks have had their turn."""
+        """Return how long a look stays away: until half of the waiting looks have had their slot."""
         pace = self._paces.get(host)
         turns_s = 0.0 if pace is None else pace.mean_s * self._slots.waiting(host) / 2
         return min(max(SHORTEST_REST_S, turns_s), LONGEST_REST_S)

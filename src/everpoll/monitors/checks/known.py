@@ -1,8 +1,8 @@
-"""Known dependencies: what the records say that a service depends on, kept while no other worker changes it.
+"""Known dependencies: a copy of the recorded dependencies of services, until another worker changes them.
 
-Promises: `of` returns what the records had when the memory of the service had that edition. A copy of another edition
-is read again, and so is a full one that is older than FULL_S: the records may have forgotten what has vanished. At most
-MAX_SERVICES copies are kept. Aliases are at most ALIASES_S old.
+Promises: `of` returns the dependencies that were recorded for that edition of the service's memory. A copy of another
+edition is read again; so is a copy with MAX_KNOWN names that is older than FULL_S, because the records may have
+forgotten vanished names since. At most MAX_SERVICES copies are kept. Aliases are at most ALIASES_S old.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ class KnownDependencies:
         self._store = store
         self._kept: OrderedDict[str, tuple[int, dict[str, Known]]] = OrderedDict()
         self._full_at: dict[str, float] = {}
-        """When the copies that are full were read."""
+        """When copies with MAX_KNOWN names were read."""
         self._aliases: dict[str, str] = {}
         self._aliases_at: float | None = None
 
     async def of(self, service: str, edition: int) -> Mapping[str, Known]:
-        """Return what is known of one service; edition 0: nothing yet."""
+        """Return the known dependencies of one service; none for edition 0."""
         if edition == 0:
             return {}
         kept = self._kept.get(service)
@@ -44,13 +44,13 @@ class KnownDependencies:
         return found
 
     def current_aliases(self) -> Mapping[str, str] | None:
-        """Return the aliases, the same object while they stay the same; None: they have to be read by `aliases`."""
+        """Return the aliases, the same object while they do not change; None: call `aliases`, which reads them."""
         if self._aliases_at is None or asyncio.get_running_loop().time() - self._aliases_at > ALIASES_S:
             return None
         return self._aliases
 
     async def aliases(self) -> Mapping[str, str]:
-        """Return the aliases, the same object while they stay the same."""
+        """Return the aliases, the same object while they do not change."""
         current = self.current_aliases()
         if current is not None:
             return current
@@ -61,7 +61,7 @@ class KnownDependencies:
         return self._aliases
 
     def changed(self, service: str, edition: int, changes: Changes) -> None:
-        """Note what a look has changed, once it is recorded."""
+        """Apply the changes of a look to the copy, once they are recorded."""
         if changes.upserts:
             before = self._kept.get(service, (0, {}))[1]
             self._keep(service, edition, before | {one.name: one for one in changes.upserts})

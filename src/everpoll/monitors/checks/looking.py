@@ -1,9 +1,9 @@
-"""Looking: one look at a service: ask, read what the answer says, judge it by the service's own conditions.
+"""Looking: makes one look at a service: sends the request, reads the answer, and checks the service's conditions.
 
-Promises: a look ends shortly after the service's timeout, whatever the remote does. It never raises for what a remote
-does: `NotReached` becomes a look with an error text. A body that is the same as at the last look, except for latencies,
-is not parsed again. If the remote repeats credentials of the request, they are masked before the body is parsed;
-conditions see the unmasked answer. Never decides what follows: that is `decision`.
+Promises: a look ends shortly after the service's timeout, whatever the remote does. Nothing that a remote does raises
+an error: `NotReached` becomes a look with an error text. A body that is the same as at the last look, except for
+latencies, is not parsed again. If the remote repeats credentials of the request, they are masked before the body is
+parsed; conditions see the unmasked answer. What follows from a look is decided by `decision`.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ CERTIFICATE_WARNING_S = 14 * 86_400.0
 """How long before its expiry a certificate is warned about."""
 WITNESS_S = 5.0
 WITNESSES_PER_HOST = 100
-"""Different ones; the same one is asked once at a time."""
+"""How many different witnesses at one host are asked at a time; each is asked once at a time."""
 HTTP = frozenset({"http", "https"})
 MAX_WARNING_CHARS = 300
 
@@ -84,7 +84,7 @@ def reader_of(definition: Definition) -> Reader:
         endpoint,
         None if definition.mapping is None else compile_mapping(definition.mapping),
         tuple(parse_condition(text) for text in definition.conditions),
-        # A request with less time, or on a kept connection, may fail where this one does not.
+        # Not shared with a request that has less time or a reused connection: it may fail where this one succeeds.
         (fetch_key(definition), definition.timeout_s, definition.fresh),
         request,
         definition.reading,
@@ -93,7 +93,7 @@ def reader_of(definition: Definition) -> Reader:
 
 
 class Reading(Struct):
-    """What an answer says, before conditions are checked."""
+    """The status and the report in an answer, before conditions are checked."""
 
     status: Status
     latency_s: float
@@ -141,7 +141,7 @@ class Looking:
         except NotAsked as error:
             return Look(started_at=started_at, ended_at=wall(), reached=None, error=str(error), is_forced=is_forced)
         look = self._judged(reader, found, started_at, wall(), is_forced)
-        # "Unchanged" must hold for the row: another worker may have read a different answer in between.
+        # "Unchanged" means unchanged since the last look in the row, which another worker may have made.
         return replace(look, is_unchanged=False) if look.is_unchanged and look.body != control.body else look
 
     def _asked(self, endpoint: Endpoint, request: Request | None, timeout_s: float) -> Awaitable[Found]:
@@ -194,7 +194,7 @@ class Looking:
         if reader.conditions:
             failed = _failed(reader.conditions, found, ended_at)
             if failed:
-                # The error of the answer itself says more than a failed condition, and comes first.
+                # The error of the answer itself is more helpful than a failed condition, so it comes first.
                 status, error = Status.DOWN, _masked(reader, "; ".join((*([error] if error else []), *failed)))
         return Look(
             started_at=started_at,
@@ -250,7 +250,7 @@ def _address(answer: Found) -> str:
 
 
 def _error(found: Reading) -> str | None:
-    """Return why the service is down, None if it is not."""
+    """Return why the service is down; None if it is not down."""
     if found.status.healthy is not False:
         return None
     parts = []

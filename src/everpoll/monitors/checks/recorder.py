@@ -1,12 +1,12 @@
-"""Recorder: looks on their way into the records, many in one transaction.
+"""Recorder: writes looks into the records, many in one transaction.
 
     add ──▶ waiting ──within FLUSH_S──▶ one batch ──▶ written
                           ▲               │
                           └── store away ─┘   kept, and written when the store is back
 
-Promises: a look is written within FLUSH_S while the store answers. `put` returns once its look is written. An outage of
-the store loses no look until LIMIT of them wait; then the oldest go, and their time counts as not covered, never as
-down. A batch that the store refuses is split until only the refused look is dropped, with its error in the log.
+Promises: while the store answers, a look is written within FLUSH_S. `put` returns once its look is written. An outage
+of the store loses no look until LIMIT of them wait; then the oldest are dropped, and their time counts as not covered,
+not as down. A batch that the store refuses is split until only the refused look is dropped, with its error in the log.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ logger = logging.getLogger("everpoll.monitors")
 
 FLUSH_S = 0.1
 LIMIT = 100_000
-"""Looks that wait at most: about 50 MB, and a minute of 1,600 looks a second."""
+"""How many looks may wait: about 50 MB, or a minute of 1,600 looks a second."""
 OUTAGE = Backoff("100ms", cap="5s", jitter=0.2)
 CLOSE_S = 5.0
 
 
-class Waiting(Struct):
+class PendingLook(Struct):
     """A look to be written, and the future of a caller that waits for it."""
 
     look: NewLook
@@ -43,28 +43,28 @@ class Recorder:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[PendingLook] = deque()
         self._is_urgent = asyncio.Event()
         self._flushing: asyncio.Task[None] | None = None
         self._batch: asyncio.Future[None] | None = None
         """Done when the batch under way is written."""
         self._rng = random.Random()  # noqa: S311 - jitter needs no secure randomness
         self.dropped = 0
-        """Looks that were never written: the store was away for too long, or refused them."""
+        """How many looks were not written: the store was unavailable for too long, or refused them."""
         self.looks: Counter[str] = Counter()
-        """Looks of this process, by status."""
+        """How many looks this process made, by status."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, look: NewLook) -> None:
         """Write this look soon."""
-        self._append(Waiting(look))
+        self._append(PendingLook(look))
 
     async def put(self, look: NewLook) -> None:
         """Write this look, together with others that wait, and return once it is written."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._append(Waiting(look, written))
+        self._append(PendingLook(look, written))
         self._is_urgent.set()
         await written
 
@@ -81,7 +81,7 @@ class Recorder:
             await asyncio.wait({self._batch})
 
     async def close(self) -> None:
-        """Write what waits, for a few seconds at most."""
+        """Write the waiting looks, for a few seconds at most."""
         flushing = self._flushing
         if flushing is not None:
             self._is_urgent.set()
@@ -95,7 +95,7 @@ class Recorder:
                 one.written.cancel()
         self._waiting.clear()
 
-    def _append(self, waiting: Waiting) -> None:
+    def _append(self, waiting: PendingLook) -> None:
         self.looks[waiting.look.status] += 1
         self._waiting.append(waiting)
         if len(self._waiting) > LIMIT:
@@ -110,7 +110,7 @@ class Recorder:
         if oldest.written is not None and not oldest.written.done():
             oldest.written.set_result(None)
         if self.dropped == 0:
-            logger.error("the store is away for too long: looks are dropped, and their time is not covered by records")
+            logger.error("the store is unavailable for too long: the oldest looks are dropped and not recorded")
         self.dropped += 1
 
     async def _flush(self) -> None:
@@ -129,7 +129,7 @@ class Recorder:
         finally:
             self._flushing = None
 
-    async def _write_whole(self, batch: list[Waiting]) -> None:
+    async def _write_whole(self, batch: list[PendingLook]) -> None:
         ended = self._batch = asyncio.get_running_loop().create_future()
         try:
             await self._write(batch)
@@ -140,7 +140,7 @@ class Recorder:
             self._batch = None
             ended.set_result(None)
 
-    async def _write(self, batch: Sequence[Waiting]) -> None:
+    async def _write(self, batch: Sequence[PendingLook]) -> None:
         failures = 0
         while True:
             try:

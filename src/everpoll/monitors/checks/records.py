@@ -1,4 +1,4 @@
-"""Records: what of a look, of a heartbeat or of a pause goes into the history. Pure."""
+"""Records: makes history entries of looks, heartbeats and pauses. Pure."""
 
 from everpoll.monitors.control import Control
 from everpoll.monitors.decision import Decision
@@ -10,11 +10,11 @@ from everpoll.monitors.report import Status
 from everpoll.stores.health import NewDependency, NewError, NewLook
 
 SHORTEST_S = 0.001
-"""A look stands for this time at least, also where the store's clock went back while it was made."""
+"""The shortest time that a look covers, even if the store's clock was set back during the look."""
 
 
 def new_look(definition: Definition, look: Look, decision: Decision, changes: Changes) -> NewLook:
-    """Return the look as the history keeps it."""
+    """Return the history entry of a look."""
     control = decision.control
     latencies = {one.name: one.latency_ms for one in changes.latencies}
     return NewLook(
@@ -33,8 +33,8 @@ def new_look(definition: Definition, look: Look, decision: Decision, changes: Ch
     )
 
 
-def heard(definition: Definition, before: Control, decision: Decision) -> NewLook | None:
-    """Return a heartbeat, or one that was missed, as the history keeps it; None where neither has happened."""
+def heartbeat_record(definition: Definition, before: Control, decision: Decision) -> NewLook | None:
+    """Return the history entry of a heartbeat, or of a missed one; None if there was neither."""
     control = decision.control
     if control.looked_at is None or control.looked_at == before.looked_at:
         return None
@@ -48,7 +48,7 @@ def heard(definition: Definition, before: Control, decision: Decision) -> NewLoo
 
 
 def pause_mark(service: str, pause: ServicePause, now: float) -> NewLook:
-    """Return the mark of a pause in the history: the look before it stands for no time behind it."""
+    """Return the history entry of a pause: it ends the time that the look before it covers."""
     return NewLook(service=service, at=now, status=Status.UNKNOWN.value, span_s=SHORTEST_S, error=pause_text(pause))
 
 

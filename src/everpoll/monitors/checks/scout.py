@@ -1,7 +1,7 @@
-"""Scout: wakes a process without services when another process may have published one.
+"""Scout: tells a process without services when to query the store for services of other processes.
 
-Promises: where the store pushes, an idle fleet asks it nothing: an enqueue anywhere is a reason to ask, at most every
-SCOUT_S, and the question every SAFETY_S is the safety net. Without push, the process asks every SCOUT_S.
+Promises: if the store pushes, the process queries it after an enqueue anywhere, at most every SCOUT_S, and every
+SAFETY_S as the safety net. Without push, it queries every SCOUT_S.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ SAFETY_S = 60.0
 
 
 class Scout:
-    """Sets an event when there is a reason to ask the store."""
+    """Sets an event when the store should be queried."""
 
     def __init__(self, reason: asyncio.Event) -> None:
         self._reason = reason
@@ -28,14 +28,14 @@ class Scout:
         return SAFETY_S if self._store is not None and self._store.has_push else SCOUT_S
 
     async def begin(self, store: Store) -> None:
-        """Start to listen, and note that the store is asked now. Call it before each question."""
+        """Listen to the store, and note that it is queried now. Call this before each query."""
         if self._store is None:
             await store.listen(self._woken)
             self._store = store
         self._asked_at = asyncio.get_running_loop().time()
 
     async def stop(self) -> None:
-        """Stop to listen."""
+        """Stop listening."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

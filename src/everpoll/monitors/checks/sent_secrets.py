@@ -1,7 +1,7 @@
-"""Sent secrets: the credentials that go with the requests of one service, to be masked where its answers repeat them.
+"""Sent secrets: the credentials in the requests to one service, which are masked if an answer repeats them.
 
-Promises: they are those of the environment of the moment, as the request is sent with. They are prepared anew only
-where they have changed: a look at a service costs no more than reading its variables.
+Promises: they are read from the environment at each look, as the request reads them. The masks are prepared again only
+if they have changed, so a look costs no more than reading the variables.
 """
 
 import base64
@@ -34,7 +34,7 @@ class SentSecrets:
         return cls(url, headers) if sensitive(headers) or references(headers) or "?" in url else None
 
     def now(self) -> Secrets:
-        """Return them as they are sent now."""
+        """Return the secrets that are sent now."""
         try:
             headers = resolved(self._written, os.environ)
         except NotAsked:

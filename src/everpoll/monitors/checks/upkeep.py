@@ -2,9 +2,9 @@
 
 Alerts for a channel that no process has are given up after a day.
 
-Promises: at most one worker does it at a time, about once a minute; a worker that dies in the middle is followed by
-another, since every step may be repeated. Each run is bounded: what is left is done by the next one, at once. A
-service, an incident or a mailbox that was given up because three workers died with it is back within a minute.
+Promises: at most one worker does it at a time, about once a minute. If that worker dies, another one repeats the run,
+because every step may be repeated. Each run is bounded; if work is left, the next run comes at once. If the engine gave
+up a service, an incident or a mailbox because three workers died with it, it is revived within a minute.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import logging
 from everpoll.engine.work import Run, Work
 from everpoll.monitors.alerts.undelivered import give_up_unserved
 from everpoll.monitors.checks.assignment import QUEUE
-from everpoll.monitors.checks.steady import steadily
+from everpoll.monitors.checks.run_or_retry import run_or_retry
 from everpoll.stores.contract import Again, NewTask, Settlement, Store, TaskFilter, encode
 
 logger = logging.getLogger("everpoll.monitors")
@@ -24,7 +24,7 @@ EVERY_S = 60.0
 SETTLED_S = 30.0
 """Looks of the last half minute are not rolled up yet: more may come for the same minute."""
 ROUNDS = 20
-"""How many portions one run rolls up or prunes at most."""
+"""How many portions one run rolls up or prunes."""
 
 
 class Upkeep:
@@ -40,7 +40,7 @@ class Upkeep:
 
     async def run(self, run: Run) -> Settlement:
         """Revive, roll up and prune, a bounded portion of each."""
-        return await steadily(run, self._run, "upkeep")
+        return await run_or_retry(run, self._run, "upkeep")
 
     async def _run(self, run: Run) -> Settlement:
         lease = run.lease
@@ -59,11 +59,11 @@ class Upkeep:
             for task in page.tasks:
                 latest = await self._store.find(kind, task.key or "")
                 if latest is None or latest.id != task.id:
-                    # It has a successor, which lives, or was removed since.
+                    # A newer task has the same key: the service was registered again, or was removed.
                     continue
                 if await self._store.retry(task.id, encode({"what": "retry", "why": "it must not end"})):
                     logger.error(
-                        "%s %r was given up after %d workers died with it: it goes on", kind, task.key, task.rescues
+                        "%s %r was given up after %d workers died with it; it is revived", kind, task.key, task.rescues
                     )
 
     async def _roll_up(self, now: float) -> bool:

@@ -1,5 +1,5 @@
-"""Formats: one file for each way in which services write their health; each reads a body into a `Gathering`.
+"""Formats: one file for each format of health answers; each reads a body into a `Gathering`.
 
-A reader returns what the body says about the service, None where the HTTP status must decide, and raises `Unreadable`
-for a body of another shape.
+`read` returns the status of the service in the body, or None if the HTTP status must decide. It raises `Unreadable` for
+a body of another shape.
 """

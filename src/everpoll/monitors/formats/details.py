@@ -15,14 +15,14 @@ _NOT_DETAILS = {"status", "error", "message", "timestamp"}
 
 
 def recognises(body: dict[str, Any]) -> bool:
-    """Tell whether the body has a status, and details of which one has a status too."""
+    """Return True if the body has a status, and at least one of its details has a status, too."""
     if type(body.get("status")) is not str:
         return False
     details = body.get("details")
     if type(details) is not dict:
         return False
     return any(type(part) is dict and "status" in part for part in details.values()) or (
-        # Terminus without a single indicator.
+        # Terminus without indicators.
         not details and type(body.get("info")) is dict
     )
 

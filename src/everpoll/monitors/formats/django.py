@@ -1,7 +1,7 @@
 """django: django-health-check: a flat object of labels and texts, such as `{"Database": "working"}`.
 
-Taken for this format only if every text begins as the package writes it; otherwise every page of settings would be an
-outage. A warning of one check is a degraded dependency, though the package answers it with HTTP 500.
+A body is recognised only if every text begins as the package writes it; otherwise any flat object, such as a page of
+settings, would count as an outage. A warning of one check is a degraded dependency, although its HTTP status is 500.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Failure: how a part of a body says why it is not up."""
+"""Failure: finds the error of a part that is not up."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from everpoll.monitors.gathering import Gathering
 
 
 def failure_of(name: str, candidates: tuple[Any, ...], into: Gathering) -> tuple[Any, str | None]:
-    """Return the error object and the error text of a dependency: the first candidate that says something.
+    """Return the error object and the error text of a dependency, from the first candidate that is not empty.
 
-    A text is the error text. An object or a list is the error object, and its `message` the text.
+    A text is the error text. An object or a list is the error object, and its `message` is the error text.
     """
     for candidate in candidates:
         said = optional_text(candidate)

@@ -11,7 +11,7 @@ from everpoll.monitors.report import Dependency, Status
 
 NAME = "health-go"
 WORDS = ("Partially Available", "Unavailable")
-"""The words that no other format has."""
+"""The words that only this format uses."""
 
 
 def recognises(body: dict[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """health+json: the IETF draft: pass / warn / fail, and `checks{"component:measurement": […]}`.
 
-One dependency for each key, named as the key; of several nodes the worst counts. A check may also be one object or one
-word. No status is unknown.
+Each key is one dependency with that name; of several nodes, the worst counts. A check may also be one object or one
+word. A missing status means unknown.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from everpoll.monitors.report import Dependency, Status, worse
 
 NAME = "health+json"
 MAX_NODES = 1_000
-"""Nodes of one check that are read."""
+"""How many nodes of one check are read."""
 WORDS = ("pass", "warn", "fail")
 _MILLISECONDS_IN = {
     "ns": 1e-6,

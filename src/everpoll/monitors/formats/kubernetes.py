@@ -8,7 +8,7 @@ from everpoll.monitors.report import Dependency, Status
 
 NAME = "kubernetes"
 BEGINNINGS = (b"[+]", b"[-]")
-"""No JSON begins so."""
+"""The beginnings of a body; no JSON begins like this."""
 _LINE = re.compile(r"^\[([+-])\][ \t]*(\S+)([^\n]*)$", re.MULTILINE)
 
 

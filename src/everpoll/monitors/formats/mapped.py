@@ -10,7 +10,7 @@ from everpoll.monitors.paths import Path, value_at
 from everpoll.monitors.report import Dependency, Status
 
 NAME = "mapping"
-# The words that a value may say by itself; all others need `equals` or `in`.
+# The words that are understood without `equals` or `in` in the mapping.
 _YES = {"true", "ok", "healthy", "up"}
 _NO = {"false", "error", "unhealthy", "down", "critical"}
 

@@ -1,7 +1,7 @@
 """proactive-deps: a list of `{name, healthy, health: {state, code, latency, skipped}, …}`, as Depsera polls it.
 
-`healthy` is the verdict; state 1 or "WARNING" makes a healthy dependency degraded, and `code` decides nothing. What the
-service did not check (`skipped`) is up, whatever else it says. Optional fields of a wrong type are ignored.
+`healthy` decides; state 1 or "WARNING" makes a healthy dependency degraded; `code` is ignored. A dependency that the
+service did not check (`skipped`) is up, whatever its other fields say. Optional fields of a wrong type are ignored.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ class _Health(Struct, gc=False):
 
 
 class Facts(Struct, gc=False, rename="camel"):
-    """Everything that `read` reads of one item, as it is written in the body; `facts_of` takes the latency out."""
+    """All fields of one item that `read` uses, undecoded; `facts_of` removes the latency."""
 
     name: Raw = _ABSENT
     healthy: Raw = _ABSENT
@@ -46,7 +46,7 @@ _decode_facts = msgspec.json.Decoder(list[Facts]).decode
 
 
 def facts_of(data: bytes) -> tuple[list[Facts], list[float | None]] | None:
-    """Return what the items of a body say but for their latencies, and these; None for a body that is not ordinary."""
+    """Return the facts of all items without latencies, and the latencies; None if the body has another shape."""
     try:
         facts = _decode_facts(data)
     except ValueError:

@@ -1,6 +1,6 @@
-"""prometheus: metrics about dependencies in Prometheus' text format, as Depsera and proactive-deps name them.
+"""prometheus: metrics about dependencies in Prometheus' text format, with the names of Depsera and proactive-deps.
 
-Other metrics are passed over. Which metric and which label means what can be mapped.
+Other metrics are ignored. A mapping can give other names for metrics and labels.
 """
 
 import re
@@ -31,9 +31,9 @@ LABELS = {
     "error_message": "errorMessage",
 }
 MAX_LINES = 200_000
-"""Lines of one body; a longer one is not read."""
+"""The most lines of a body; a longer body is not read."""
 MAX_LINE_CHARS = 16_000
-"""Characters of one line; a longer one is not read."""
+"""The most characters of a line; a longer line is not read."""
 _BY_STATE = {0.0: Status.UP, 1.0: Status.DEGRADED, 2.0: Status.DOWN}
 _LABEL = re.compile(r'[ \t]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t]*(?:,|(?=\}))')
 _END_OF_LABELS = re.compile(r"[ \t]*,?[ \t]*\}")
@@ -43,7 +43,7 @@ _ANY_SAMPLE = re.compile(r"^[A-Za-z_:][A-Za-z0-9_:]*(?:\{[^\n]*\})?[ \t]+[-+]?(?
 
 
 class MetricNames(Struct, frozen=True):
-    """Which metric and which label means what."""
+    """The meaning of each metric and each label."""
 
     metrics: dict[str, str]
     labels: dict[str, str]
@@ -54,7 +54,7 @@ class MetricNames(Struct, frozen=True):
 
 
 class _Samples:
-    """What the metrics say about one dependency."""
+    """The values and labels of one dependency."""
 
     __slots__ = ("labels", "values")
 
@@ -66,7 +66,7 @@ class _Samples:
 def metric_names(
     metrics: dict[str, str], labels: dict[str, str], latency_unit_ms: float = 1.0, healthy_value: float = 1.0
 ) -> MetricNames:
-    """Return the defaults with what the user mapped: a field that the user names has no default name any more."""
+    """Return the default names, replaced by the user's: a field that the user maps loses its default name."""
     effective = _overridden(METRICS, metrics)
     either = "|".join(re.escape(metric) for metric in sorted(effective, key=len, reverse=True))
     return MetricNames(
@@ -104,7 +104,7 @@ def recognises_text(data: bytes) -> bool:
 
 
 def read(body: object, into: Gathering, names: MetricNames = DEFAULT_NAMES) -> Status:
-    """Read every dependency that the metrics speak of."""
+    """Read every dependency in the metrics."""
     if not isinstance(body, str):
         raise Unreadable("the body is not text with metrics")
     if body.count("\n") > MAX_LINES:
@@ -120,7 +120,7 @@ def read(body: object, into: Gathering, names: MetricNames = DEFAULT_NAMES) -> S
         beginning = body[:_BEGINNING_CHARS]
         if _ANY_SAMPLE.search(beginning) is None and not recognises_text(beginning.encode("utf-8", "replace")):
             raise Unreadable("the body has no metrics in Prometheus' text format")
-        into.warn("no metric speaks of a dependency")
+        into.warn("no metric is about a dependency")
     for label, samples in found.items():
         if into.more():
             _add(label, samples, names, into)
@@ -128,13 +128,13 @@ def read(body: object, into: Gathering, names: MetricNames = DEFAULT_NAMES) -> S
 
 
 def _read_sample(metric: str, rest: str, names: MetricNames, found: dict[str, _Samples], into: Gathering) -> None:
-    # A label without an end would be tried from every backslash on: 750 MB for 8 MiB.
+    # A label without a closing quote would be matched again from every backslash: 750 MB for a line of 8 MiB.
     parsed = _parsed(rest) if len(rest) <= MAX_LINE_CHARS else None
     if parsed is None:
         into.warn(f"metric {quoted(metric)}: a line cannot be read: {quoted(rest.strip())}")
         return
     written, value = parsed
-    # The order of the mapping decides where a line has two labels for one field.
+    # If a line has two labels for one field, the order of the mapping decides.
     fields = {target: written[label] for label, target in reversed(names.labels.items()) if label in written}
     label = name(fields.pop("name", ""))
     if not label:

@@ -1,7 +1,7 @@
 """spring: Spring Boot's actuator, 1 to 3: `status`, and parts in `components`, in `details`, or beside `status`.
 
-Parts nest. Only leaves are dependencies, named by their path: `broker/us1`. The status of a part that has parts of its
-own is made from theirs, so it would count them twice.
+Parts may be nested. Only leaves are dependencies, named by their path: `broker/us1`. The status of a part with parts of
+its own is derived from these, so it would count them twice.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from everpoll.monitors.report import Dependency, Status
 
 NAME = "spring"
 MAX_LEVELS = 10
-"""Levels of parts within parts; what lies deeper is not read."""
+"""How many levels of nested parts are read."""
 WORDS = ("UP", "DOWN", "OUT_OF_SERVICE", "UNKNOWN")
 _NOT_DETAILS = {"status", "components", "details", "description"}
 _NOT_PARTS = {"details", "error"}
@@ -41,7 +41,7 @@ def read(body: Any, into: Gathering) -> Status | None:
 
 
 def _parts(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the parts of the whole or of a part; None for a leaf."""
+    """Return the parts of the body or of a part; None for a leaf."""
     components = value.get("components")
     if type(components) is dict and components:
         return components

@@ -1,4 +1,4 @@
-"""status: an object with a `status` word and nothing else that is understood: `{"status": "ok"}`."""
+"""status: an object with a `status` word, whose other fields no format recognises: `{"status": "ok"}`."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Importing: the configuration of other monitors, translated into services of everpoll.
+"""Importing: translates the configuration of other monitors into services of everpoll.
 
-Pure: the caller reads the file, and registers what comes out. What cannot be carried over is listed in notes.
+Pure: the caller reads the file and registers the services. Notes list what cannot be translated.
 """
 
 from everpoll.monitors.importing.depsera import from_depsera

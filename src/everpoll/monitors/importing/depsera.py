@@ -74,7 +74,7 @@ def _service(about: str, entry: Any, names_by_key: dict[str, str], into: Collect
 
 
 def _add_reading(about: str, entry: Mapping[str, Any], definition: dict[str, Any], into: Collecting) -> bool:
-    """Add format and mapping; False if the service is not one that is looked at."""
+    """Add format and mapping; return False if the service pushes its health instead of being looked at."""
     named = entry.get("health_endpoint_format")
     config = entry.get("schema_config")
     match named:

@@ -143,7 +143,7 @@ def _conditions(about: str, endpoint: Mapping[str, Any], into: Collecting) -> li
     kept = []
     conditions, is_dns = endpoint.get("conditions"), isinstance(endpoint.get("dns"), Mapping)
     for condition in conditions if isinstance(conditions, list) else ():
-        # A look at a name has an address and no body, and one that finds none is down.
+        # A look at a DNS name has an address and no body. If there is no address, the service is down.
         if is_dns and condition == "[DNS_RCODE] == NOERROR":
             continue
         try:

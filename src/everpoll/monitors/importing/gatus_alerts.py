@@ -1,4 +1,4 @@
-"""Gatus alerts: the alerts of one endpoint, which everpoll has as one rule with several channels."""
+"""Gatus alerts: translates the alerts of one endpoint into one rule of everpoll with several channels."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from everpoll.monitors.importing.imported import Collecting
 
 _DEFAULTS = {"failure-threshold": 3, "success-threshold": 2}
 _TRANSLATED = {"type", "enabled", "failure-threshold", "success-threshold", "minimum-reminder-interval"}
-# everpoll always tells when an incident is over.
+# everpoll always sends a message when an incident is over.
 _WITHOUT_EFFECT = {"send-on-resolved"}
 _SHORTEST_REMINDER_S = 60.0
 

@@ -1,6 +1,6 @@
-"""Gatus conditions: `[STATUS] == 200` and its kind, translated into conditions of everpoll.
+"""Gatus conditions: translates `[STATUS] == 200` and the like into conditions of everpoll.
 
-Promises: what comes out is a condition that everpoll compiles; anything else raises ValueError with the reason.
+Promises: the result is a condition that everpoll compiles; anything else raises ValueError with the reason.
 """
 
 import json
@@ -28,14 +28,14 @@ _DURATIONS = {"latency", "certificate"}
 
 
 def translated(condition: object) -> str:
-    """Return a condition of Gatus as one of everpoll; raise ValueError if there is none that means the same."""
+    """Return the condition of everpoll that means the same; raise ValueError if there is none."""
     if not isinstance(condition, str) or len(condition) > MAX_CHARS:
         raise ValueError("it is not a text of at most 500 characters")
     left, operator, right = _split(condition)
     if not _is_about_the_answer(left):
         left, operator, right = right, _TURNED[operator], left
     if not _is_about_the_answer(left) or _is_about_the_answer(right):
-        raise ValueError("it does not compare something of the answer with a value")
+        raise ValueError("it does not compare a part of the answer with a value")
     text = _compared(left, operator, right)
     parse_condition(text)
     return text
@@ -81,7 +81,7 @@ def _subject(text: str) -> str:
         return "json" + _steps(text[len("[BODY]") :])
     if upper.startswith("[HEADER]."):
         return f"header[{json.dumps(text[len('[HEADER].') :].lower())}]"
-    raise ValueError(f"everpoll knows nothing like {text[:60]}")
+    raise ValueError(f"everpoll has no counterpart of {text[:60]}")
 
 
 def _steps(path: str) -> str:
@@ -115,7 +115,7 @@ def _called(subject: str, negation: str, function: str, arguments: str) -> str:
             raise ValueError("the whole body is compared with one text at a time")
         return f"{subject} {negation}in [{', '.join(values)}]"
     if set(arguments) & set("?["):
-        raise ValueError("of patterns only * is known")
+        raise ValueError("in patterns, everpoll knows only *")
     return f"{subject} {negation}matches {_quoted(arguments)}"
 
 

@@ -1,7 +1,7 @@
-"""Imported: the services that a foreign configuration becomes, and what could not be carried over.
+"""Imported: the services made from another monitor's configuration, and notes on what could not be translated.
 
-Promises: `app.service` accepts every service in the result, and their names are unique. A note names everything that
-is left out, without the values of headers, tokens or passwords.
+Promises: `app.service` accepts every service in the result, and their names are unique. Everything that is left out has
+a note, without the values of headers, tokens or passwords.
 """
 
 from typing import Any
@@ -21,18 +21,18 @@ SHORTEST_S, LONGEST_S = 5.0, 3600.0
 
 
 class Imported(Struct, frozen=True):
-    """What a configuration becomes."""
+    """The result of an import."""
 
     services: tuple[dict[str, Any], ...]
     """The keyword arguments of `app.service`; `alert` has those of `Alert`."""
     aliases: dict[str, str] = {}
     """For `app.services.alias(name, canonical)`."""
     notes: tuple[str, ...] = ()
-    """What could not be carried over, or is not quite the same, in words."""
+    """Sentences about what could not be carried over, or works differently."""
 
 
 class Collecting:
-    """What was translated so far."""
+    """The services, aliases and notes so far."""
 
     def __init__(self) -> None:
         self._services: dict[str, dict[str, Any]] = {}
@@ -40,7 +40,7 @@ class Collecting:
         self.aliases: dict[str, str] = {}
 
     def note(self, about: str, text: str) -> None:
-        """Take a note, unless it is there already."""
+        """Add a note, unless it was added before."""
         self._notes[f"{about}: {text}"] = None
 
     def has(self, name: str) -> bool:
@@ -48,11 +48,11 @@ class Collecting:
         return name in self._services
 
     def service(self, name: str) -> dict[str, Any]:
-        """Return the definition of a service, to be added to."""
+        """Return the definition of a service, which the caller may change."""
         return self._services[name]
 
     def add(self, about: str, definition: dict[str, Any]) -> bool:
-        """Take a service; False, with a note, if there is one of that name, or if everpoll would refuse it."""
+        """Add a service; return False, with a note, if its name is taken or if everpoll would refuse it."""
         name = definition.get("name")
         if isinstance(name, str) and name in self._services:
             self.note(about, f"left out: there is a service named {quoted(name)} already")
@@ -69,7 +69,7 @@ class Collecting:
         return True
 
     def result(self) -> Imported:
-        """Return everything."""
+        """Return the services, aliases and notes."""
         return Imported(tuple(self._services.values()), self.aliases, tuple(self._notes))
 
 
@@ -82,7 +82,7 @@ def check(definition: dict[str, Any]) -> None:
 
 
 def every(about: str, interval_s: float, into: Collecting) -> str:
-    """Return an interval as text, within the bounds of everpoll, with a note if it had to be moved."""
+    """Return an interval as text, within the bounds of everpoll; add a note if it was changed."""
     kept = min(max(interval_s, SHORTEST_S), LONGEST_S)
     if kept != interval_s:
         into.note(about, f"an interval of {duration_text(interval_s)} becomes {duration_text(kept)}")

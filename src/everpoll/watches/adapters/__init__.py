@@ -1,27 +1,27 @@
-"""Adapters: the protocols in which remotes tell how their operations are, each with its own rules.
+"""Adapters: one for each protocol in which a remote reports the state of its operations.
 
     http202           202, Location, Operation-Location, 303      openai_batch      batches of OpenAI
     azure             Azure long-running operations               anthropic_batch   message batches of Anthropic
     google            google.longrunning.Operation                sql_row           a row of a table, or any function
     waiter            waiter models of AWS, and Smithy's
 
-Each has a pure `judge`, from a parsed answer to a verdict, and a thin `look` that asks. Looks are reads; effects are in
-`start`, `cancel` and `cleanup`. A look that meets a dead network or a busy remote raises an `OSError`, for the watch
-to count.
+Each has a pure `judge`, which makes a verdict of a parsed answer, and a thin `look`, which asks the remote. A look only
+reads; effects are in `start`, `cancel` and `cleanup`. If the network is down or the remote is busy, the look raises an
+`OSError`, which the watch counts.
 """
 
 from typing import Any, Protocol, runtime_checkable
 
 from everpoll.watches.adapters.addresses import Refused
 from everpoll.watches.adapters.client import HttpError, Memory, RemoteBusy, Request
-from everpoll.watches.adapters.fetch import Fetch, HttpFetch, ThreadFetch
+from everpoll.watches.adapters.fetch import Fetch, HttpFetch
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.verdicts import Verdict
 
 
 @runtime_checkable
 class Adapter(Protocol):
-    """What every adapter can do. Handles are JSON: they are stored."""
+    """Every adapter can look. Handles are JSON, because they are stored."""
 
     async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
         """Return the verdict on the operation as it is now. Pass `w.memory` as `memory`: it must last between looks."""
@@ -33,7 +33,7 @@ class Starter(Adapter, Protocol):
     """An adapter that can start an operation."""
 
     async def start(self, op: Any, key: str) -> Any:
-        """Begin it, with a key that stays the same over crashes; answers the handle, or `Started` with more."""
+        """Start the operation, with a key that stays the same over crashes; return its handle, or a `Started`."""
         ...
 
 
@@ -42,7 +42,7 @@ class Canceler(Adapter, Protocol):
     """An adapter that can cancel an operation."""
 
     async def cancel(self, handle: Any) -> None:
-        """Ask the remote to cancel; an operation that has ended, or is gone, is not an error."""
+        """Ask the remote to cancel. If the operation has ended or is gone, this is not an error."""
         ...
 
 
@@ -58,5 +58,4 @@ __all__ = [
     "Request",
     "Response",
     "Starter",
-    "ThreadFetch",
 ]

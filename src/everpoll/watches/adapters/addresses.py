@@ -1,7 +1,7 @@
 """URLs from a remote: made absolute, and refused if they are not safe to follow.
 
-Pure. A remote may say where to look next, but not make us leave HTTPS, read a file, or carry the user's credentials to
-another host.
+Pure. A remote may name the URL of the next look. It may not make us leave HTTPS, read a file, or send the user's
+credentials to another host.
 """
 
 from urllib.parse import quote
@@ -12,7 +12,7 @@ from everpoll.http.urls import joined as joined_url
 
 
 class Refused(Hopeless):
-    """The remote led to something that is refused: plain HTTP after HTTPS, another scheme, a loop, a huge body."""
+    """The remote sent something that is refused: a link to plain HTTP or another scheme, a loop, a huge body."""
 
 
 def resolved(base: str, location: str) -> str:
@@ -20,11 +20,11 @@ def resolved(base: str, location: str) -> str:
     try:
         return joined_url(base, location)
     except BadInput:
-        raise Refused(f"{shown(base)} leads to a URL that cannot be read") from None
+        raise Refused(f"{shown(base)} leads to a URL that is not valid") from None
 
 
 def checked(url: str, *, home: str) -> str:
-    """Return the URL, if it may be asked on behalf of the user that began at `home`."""
+    """Return the URL; raise `Refused` if it leaves HTTPS. `home` is the URL that the user named."""
     if _target(url).scheme == "http" and _target(home).scheme == "https":
         raise Refused(f"{shown(home)} leads to {shown(url)}: from HTTPS to plain HTTP, which is not followed")
     return url
@@ -39,7 +39,7 @@ def may_carry_credentials(url: str, *, home: str, trusted: frozenset[str] = froz
 
 
 def joined(base: str, *segments: str) -> str:
-    """Return a URL below `base`; a segment that a remote or a user named cannot leave it."""
+    """Return a URL below `base`; raise `Refused` for a segment that would lead elsewhere."""
     path = "/".join(quote(segment, safe="") for segment in segments)
     if any(segment in ("", ".", "..") for segment in segments):
         raise Refused(f"{path!r} is not a path below {shown(base)}")

@@ -1,12 +1,12 @@
 """Message batches of Anthropic: many requests at once, ended within a day.
 
     in_progress, canceling   pending
-    ended                    every request has ended, not necessarily well: `request_counts` tells how
+    ended                    every request has ended; `request_counts` tells how many succeeded
 
-An ended batch is done if a request succeeded (`all_must_succeed=True`: if all did). One without a success is canceled
-where requests were canceled and none went wrong otherwise, and failed else. The value names `results_url`, which is
-null until the end; ended without it is waited for, unless the batch is archived: then its results are gone. An unknown
-status is pending.
+An ended batch is done if at least one request succeeded (`all_must_succeed=True`: if all did). Otherwise it is canceled
+if all other requests were canceled, else failed. The value names `results_url`, which is null until the batch has
+ended. If an ended batch has no `results_url` yet, it is pending; if it is archived, it has failed, because its results
+are gone. An unknown status is pending.
 """
 
 import os
@@ -77,7 +77,7 @@ class AnthropicBatch(OverHttp):
         return id_in(await self._client.accepted(request))
 
     async def cancel(self, handle: str) -> None:
-        """Ask for it: the batch is `canceling`, then `ended`; requests under way may still succeed."""
+        """Ask the service to cancel: the batch is `canceling`, then `ended`; running requests may still succeed."""
         # 400: it has ended already.
         await self._client.accepted(Request(self._url(handle, "cancel")), tolerated=frozenset({400, 404, 409}))
 

@@ -1,14 +1,14 @@
 """Azure long-running operations: resource manager and data plane.
 
-Where to look, by the first of these that the start was answered with:
+The answer to the start decides where to look, by the first of these that it has:
 
     Azure-AsyncOperation, Operation-Location   an operation: its `status` decides
     Location                                   202 is pending, any other 2xx is done with the body; re-read each time
-    neither, after PUT or PATCH                the resource itself: `properties.provisioningState`, none is done
+    neither, after PUT or PATCH                the resource itself: `properties.provisioningState`; done if it has none
 
-Succeeded, Failed and Canceled are the ends, in any case of letters; every other word is pending. After an operation has
-succeeded the result is fetched: from `resourceLocation` in its body, else from the URL of the start (PUT, PATCH), else
-from the start's `Location` (POST); `final_state_via="location"` prefers that one, and "azure-async-operation" or
+Succeeded, Failed and Canceled end the operation, in upper or lower case; every other word is pending. After a success
+the adapter fetches the result: from `resourceLocation` in the body, else from the URL of the start (PUT, PATCH), else
+from the start's `Location` (POST). `final_state_via="location"` prefers that `Location`; "azure-async-operation" and
 "operation-location" make the operation's own body the result of a POST.
 """
 
@@ -75,7 +75,7 @@ class AzureOperation(OverHttp):
         if status is None and via == "resource" and response.status == 200 and response.fields():
             return Done(content(response, self._value_limit))
         if status is None:
-            # An answer without a status proves nothing. The deadline of the watch ends an operation that never has one.
+            # An answer without a status proves nothing. An operation that never reports one ends by the watch's budget.
             return Wait(floor_s(response), note="the answer has no status", status=str(response.status))
         match status.lower():
             case "succeeded":
@@ -126,7 +126,7 @@ class AzureOperation(OverHttp):
         return Started(None, Done(content(response, self._value_limit), why="the start was answered at once"))
 
     async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Started:
-        """Begin the operation. Services that support repeatable requests see the same id each time."""
+        """Start the operation. Services that support repeatable requests get the same id each time."""
         request = as_request(op)
         own = {
             "Repeatability-Request-ID": str(uuid.uuid5(uuid.NAMESPACE_OID, key)),
@@ -150,7 +150,7 @@ class AzureOperation(OverHttp):
 
     async def _result(self, url: str, home: str, origin: UrlOrigin, memory: Memory) -> Verdict:
         response = await self._read(url, home=home, origin=origin)
-        # Counted apart: the operation itself is found each time, which would begin the count anew.
+        # A count of its own: the operation itself is found each time, which sets the other count back to zero.
         misses = self._misses(response, memory, "remote_result_misses")
         verdict = trouble(response, misses=misses, tolerated=self._not_found)
         if verdict is not None:
@@ -168,12 +168,12 @@ def _is_over(response: Response) -> bool:
 
 def _place(handle: Any) -> dict[str, Any]:
     if isinstance(handle, str):
-        # The URL of an operation that was begun elsewhere: there is nothing to fetch afterwards but `resourceLocation`.
+        # An operation that was started elsewhere: only `resourceLocation` can name its result.
         return {"home": handle, "url": handle, "via": "operation", "method": "GET"}
     if isinstance(handle, Mapping) and {"home", "url", "via", "method"} <= set(handle):
         return dict(handle)
     raise BadInput(
-        f"{type(handle).__name__} is not a handle of an Azure operation: write its URL, or the handle that start() has"
+        f"{type(handle).__name__} is not a handle of an Azure operation: write its URL, or what start() returned"
     )
 
 

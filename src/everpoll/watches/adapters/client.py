@@ -1,9 +1,9 @@
-"""The HTTP client of the adapters: guarded credentials, bounded redirects, errors without secrets.
+"""The HTTP client of the adapters: it guards credentials, bounds redirects, and keeps secrets out of errors.
 
 Promises: it sends the user's headers and bodies, and every request that is not a read, only to the host that the user
-named and to hosts listed as `trusted`. A public answer leads to no private address. It never leaves HTTPS. A chain of
-redirects is bounded and has no loop. A secret that a remote repeats is masked in errors, reasons, notes and evidence,
-and kept in a result, which is the user's. Never retries: the watch looks again.
+named and to hosts listed as `trusted`. It asks no private address to which a public answer leads. It never leaves
+HTTPS. A chain of redirects is bounded and has no loop. A secret that a remote repeats is masked in errors, reasons,
+notes and evidence, but not in a result, which belongs to the user. It never retries: the watch looks again.
 """
 
 import inspect
@@ -41,7 +41,7 @@ Memory: TypeAlias = MutableMapping[str, Any]
 REDIRECTS = 5
 FOLLOWED = frozenset({301, 302, 303, 307, 308})
 READS = frozenset({"GET", "HEAD"})
-# Secrets that were sent are masked in later answers, too. Tokens expire, so only the latest are kept.
+# Secrets that were sent are masked in later answers, too. Tokens expire, so only the newest are remembered.
 _REMEMBERED = 32
 # The limit of an error's body: searching 8 MiB for secrets would block the event loop for a second.
 _ERROR_BYTES = 256 * 1024
@@ -62,7 +62,7 @@ class Request:
 
 
 class HttpError(EverpollError):
-    """A start, cancel or cleanup that the remote did not accept; `response` is its answer."""
+    """The remote did not accept a start, cancel or cleanup; `response` is its answer."""
 
     def __init__(self, response: Response) -> None:
         said = message(response.json())
@@ -102,7 +102,7 @@ class Client:
             raise BadInput(f"trusted={trusted!r}: write a list of host names")
         self._fetch = fetch
         self._headers = headers
-        self._trusted = frozenset(_as_looked_up(host) for host in trusted)
+        self._trusted = frozenset(_normal_host(host) for host in trusted)
         self._redirects = whole_number(redirects, name="redirects", at_least=0, accepted="how many are followed")
         self._max_bytes = max_bytes
         self._sent: dict[frozenset[tuple[str, str]], Secrets] = {}
@@ -117,18 +117,18 @@ class Client:
     ) -> Response:
         """Send a request, follow redirects of a GET, and return the answer.
 
-        `home` is the URL that the user named, by default that of the request. `origin` is what led to this URL, by
-        default home; after a redirect it is the address that sent it.
+        `home` is the URL that the user named; by default, that of the request. `origin` is the URL that led to this
+        one; by default, home. After a redirect it is the URL that redirected.
         """
         home, url = home or request.url, checked(request.url, home=home or request.url)
-        mine = await self._mine()
-        seen, origin, at_home = {url}, origin or UrlOrigin(home), None
+        user_headers = await self._user_headers()
+        seen, origin, home_answer = {url}, origin or UrlOrigin(home), None
         while True:
-            is_ours = self._is_ours(request, url, home)
-            fetch = self._fetch_for(url, home, origin, at_home)
-            response = await self._exchange(request, url, mine if is_ours else None, fetch)
+            may_have_credentials = self._may_have_credentials(request, url, home)
+            fetch = self._fetch_for(url, home, origin, home_answer)
+            response = await self._exchange(request, url, user_headers if may_have_credentials else None, fetch)
             origin = UrlOrigin(url, response.peer)
-            at_home = origin if origin.host == target_of(home).host else at_home
+            home_answer = origin if origin.host == target_of(home).host else home_answer
             location = response.headers.get("location")
             if request.method != "GET" or response.status not in follow or not location:
                 return response
@@ -156,28 +156,30 @@ class Client:
         return host == target_of(home).host or host in self._trusted
 
     def masked(self, value: Any) -> Any:
-        """Mask the secrets that were sent of late in a value."""
+        """Return the value with the secrets masked that were sent recently."""
         for secrets in tuple(self._sent.values()):
             value = secrets.masked(value)
         return value
 
-    def _is_ours(self, request: Request, url: str, home: str) -> bool:
-        """Return True if this URL gets the user's headers and body; refuse any request but a read to other hosts."""
-        is_ours = may_carry_credentials(url, home=home, trusted=self._trusted)
-        if not is_ours and request.method not in READS:
+    def _may_have_credentials(self, request: Request, url: str, home: str) -> bool:
+        """Return True if this URL gets the user's headers and body; other hosts get reads only, else raise."""
+        may_have_credentials = may_carry_credentials(url, home=home, trusted=self._trusted)
+        if not may_have_credentials and request.method not in READS:
             raise Refused(
                 f"{request.method} is not sent to {shown(url)}: {shown(home)} led there, and it is another host; "
-                "list it in trusted= if it may be"
+                "if that is right, list the host in trusted="
             )
-        return is_ours
+        return may_have_credentials
 
-    async def _exchange(self, request: Request, url: str, mine: Mapping[str, str] | None, fetch: Fetch) -> Response:
-        """Send one request; without `mine`, nothing of the user's is sent with it."""
+    async def _exchange(
+        self, request: Request, url: str, user_headers: Mapping[str, str] | None, fetch: Fetch
+    ) -> Response:
+        """Send one request. Without `user_headers`, neither headers nor body of the user are sent."""
         headers, body = {"Accept": "application/json, */*;q=0.5"}, None
-        if mine is not None:
-            headers |= {**mine, **request.headers}
+        if user_headers is not None:
+            headers |= {**user_headers, **request.headers}
             self._remember(headers)
-        if mine is not None and request.json is not None:
+        if user_headers is not None and request.json is not None:
             body = msgspec.json.encode(request.json)
             headers["Content-Type"] = "application/json"
         response = await _fetched(fetch, request.method, url, sendable(headers), body)
@@ -185,24 +187,22 @@ class Client:
         if len(body) > self._max_bytes:
             if response.status < 400:
                 raise too_large(url, self._max_bytes)
-            # Of an error the beginning is enough; of a success it would be half of it.
+            # The beginning of an error is enough. A success that is cut off would be wrong.
             body = body[: self._max_bytes]
         if not 200 <= response.status < 300:
             body = self._masked_body(body[:_ERROR_BYTES])
         at, peer = response.received_at, response.peer
         return Response(response.status, response.headers, body, url=url, received_at=at, peer=peer)
 
-    def _fetch_for(self, url: str, home: str, origin: UrlOrigin, at_home: UrlOrigin | None) -> Fetch:
-        """Return the client for this URL. It refuses private addresses unless the user, or a private address, led
-        there.
-        """
+    def _fetch_for(self, url: str, home: str, origin: UrlOrigin, home_answer: UrlOrigin | None) -> Fetch:
+        """Return the client for this URL: it asks private addresses only if the user or a private address led there."""
         fetch, host = self._fetch or default_fetch(), target_of(url).host
         is_home = host == target_of(home).host
-        if host in self._trusted or (is_home and at_home is None):
+        if host in self._trusted or (is_home and home_answer is None):
             return fetch
         if isinstance(fetch, Guarded):
-            # Home may have public and private addresses: the address that answered in this chain decides.
-            return fetch.led_by(*(at_home if is_home and at_home is not None else origin))
+            # The home host may have public and private addresses: the one that answered before in this chain decides.
+            return fetch.led_by(*(home_answer if is_home and home_answer is not None else origin))
         # Other clients resolve names themselves: for them, only the URL can be checked.
         if not is_home:
             check_by_name(origin, url)
@@ -226,7 +226,7 @@ class Client:
             masked = self.masked(text)
             return body if masked == text else masked.encode("utf-8", "surrogateescape")
 
-    async def _mine(self) -> Mapping[str, str]:
+    async def _user_headers(self) -> Mapping[str, str]:
         headers = self._headers() if callable(self._headers) else self._headers
         if inspect.isawaitable(headers):
             headers = await headers
@@ -242,7 +242,7 @@ async def _fetched(fetch: Fetch, method: str, url: str, headers: Mapping[str, st
     return response
 
 
-def _as_looked_up(host: str) -> str:
+def _normal_host(host: str) -> str:
     """Return a host in the form in which URLs are compared."""
     try:
         return target_of(f"http://[{host}]/" if ":" in host and "[" not in host else f"http://{host}/").host
@@ -269,8 +269,8 @@ class OverHttp:
     async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
         """Look once and return a verdict.
 
-        Without `memory`, a missing operation is waited for as long as the watch lasts. If there is no answer, or the
-        remote is busy, this raises an `OSError` (`TimeoutError`, `RemoteBusy`).
+        Without `memory`, answers of 404 are not counted, so they stay pending. If no answer comes, or the remote is
+        busy, this raises an `OSError` (`TimeoutError`, `RemoteBusy`).
         """
         try:
             return self._without_secrets(await self._look(handle, {} if memory is None else memory))
@@ -290,7 +290,7 @@ class OverHttp:
         follow: frozenset[int] = FOLLOWED,
         origin: UrlOrigin | None = None,
     ) -> Response:
-        """Read a URL. An answer that says "busy" is raised, so that the watch counts it and its breaker sees it."""
+        """Read a URL. Raise `RemoteBusy` for an answer that says "busy", so that the watch and its breaker count it."""
         response = await self._client.send(Request(url, "GET"), home=home, follow=follow, origin=origin)
         if is_transient(response.status):
             raise RemoteBusy(response)
@@ -301,7 +301,7 @@ class OverHttp:
         return response
 
     def _without_secrets(self, verdict: Verdict) -> Verdict:
-        """Mask secrets in a verdict, except in a result, which is the user's own."""
+        """Mask secrets in a verdict, but not in its result, which belongs to the user."""
         masked = self._client.masked
         if isinstance(verdict, Done):
             return replace(verdict, status=masked(verdict.status))
@@ -311,7 +311,7 @@ class OverHttp:
         return Wait(verdict.after_s, note=masked(verdict.note), status=masked(verdict.status))
 
     def _remembered_origin(self, memory: Memory) -> UrlOrigin | None:
-        """Return what led to the remembered URL; None: home did."""
+        """Return the URL that led to the remembered one; None if that was home."""
         found = memory.get("remote_leader")
         return UrlOrigin(*found) if isinstance(found, list) and len(found) == 2 else None
 
@@ -337,10 +337,10 @@ class OverHttp:
 
 
 class _LoginPage(Exception):
-    """A page for people, most likely one to log in, from a host that the user did not name."""
+    """The answer is an HTML page of a host that the user did not name: most likely a login page."""
 
     def __init__(self, response: Response) -> None:
-        super().__init__(f"a page of {shown(response.url)} instead of an answer: is it one to log in?")
+        super().__init__(f"{shown(response.url)} answered with an HTML page: is it a login page?")
         self.floor_s = floor_s(response)
         self.status = str(response.status)
 
@@ -354,7 +354,7 @@ def id_in(response: Response) -> str:
 
 
 def as_request(op: Any) -> Request:
-    """Make a request of a URL to POST to, of a dictionary with its fields, or of a request."""
+    """Return a request: `op` is one, or the URL to POST to, or a dictionary with the fields of a request."""
     if isinstance(op, Request):
         return op
     if isinstance(op, str):

@@ -1,11 +1,11 @@
 """One HTTP exchange: the client contract of adapters, and their default client.
 
-`Fetch` is a callable, so that any client serves in a few lines; it follows no redirect, for the adapters judge those
-themselves. `HttpFetch` is the default, on the client of `everpoll.http`.
+`Fetch` is a callable, so that any HTTP client can be used in a few lines. It follows no redirect: the adapters do.
+`HttpFetch` is the default, on the client of `everpoll.http`.
 
-Promises of `HttpFetch`: one exchange ends within its timeout, however many addresses a host has and however slowly it
-drips, and reads at most `max_bytes`; when it is canceled its connection is closed. Connections are kept for reads; a
-request with an effect has a new one. Whatever the network does wrong is an `OSError`. Never reads proxies, cookies or
+Promises of `HttpFetch`: one exchange ends within its timeout, however many addresses the host has and however slowly it
+sends. It reads at most `max_bytes`. If it is canceled, its connection is closed. Reads reuse connections; a request
+with an effect opens a new one. Every failure of the network is an `OSError`. It never reads proxies, cookies or
 passwords from the environment.
 """
 
@@ -45,17 +45,18 @@ class Guarded(Protocol):
     def led_by(self, home: str, peer: str = "") -> Fetch:
         """Return the client for a URL to which `home` led: it asks private addresses only if `home` is private itself.
 
-        `peer` is the address that answered for `home`; if it is given, it decides. Metadata addresses are never asked.
+        `peer` is the address that answered for `home`; if it is given, it decides. The client never asks addresses of
+        cloud metadata.
         """
         ...
 
 
 class TimedOut(NotReached, TimeoutError):
-    """No answer came in time."""
+    """The remote did not answer in time."""
 
 
 class Unreached(NotReached, ConnectionError):
-    """No answer came: refused, broken off, unknown host, untrusted certificate, not HTTP."""
+    """No answer came: connection refused or broken off, unknown host, untrusted certificate, not HTTP."""
 
 
 class HttpFetch:
@@ -112,20 +113,6 @@ class HttpFetch:
         except TimeoutError:
             what = f"the name of {shown(origin.url)} was not looked up within {human(self._timeout_s)}"
             raise TimedOut(what, Kind.TIMED_OUT) from None
-
-
-class ThreadFetch(HttpFetch):
-    """The former name of `HttpFetch`. `threads` is accepted, and not needed any more."""
-
-    def __init__(
-        self,
-        *,
-        timeout: Duration = "30s",
-        max_bytes: int = MAX_BYTES,
-        tls: ssl.SSLContext | None = None,
-        threads: int = 64,
-    ) -> None:
-        super().__init__(timeout=timeout, max_bytes=max_bytes, tls=tls)
 
 
 @cache

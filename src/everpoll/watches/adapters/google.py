@@ -6,8 +6,8 @@
 
 An error that is not an object (a text, a list, true) is still an error.
 
-The handle is the operation's name. An operation that is not found is waited for, not failed: its record may be late,
-and a record that expired says nothing of how it ended. Cancel is best effort: the next looks tell what came of it.
+The handle is the operation's name. An operation that is not found is pending, not failed: its record may be late, and
+an expired record does not tell how the operation ended. Cancel is best effort: later looks tell whether it worked.
 """
 
 import uuid
@@ -51,7 +51,7 @@ RETRYABLE = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "AB
 """Codes after which a read may well succeed a little later."""
 
 _PROGRESS = ("progressPercent", "progressPercentage", "progress_percent", "percentComplete", "progress")
-# The operation has ended already, is gone, or cannot be canceled: looking tells which.
+# The operation has ended already, is gone, or cannot be canceled: the next look tells which.
 _BEST_EFFORT = frozenset({400, 404, 409, 501})
 
 
@@ -101,7 +101,7 @@ class GoogleOperation(OverHttp):
         return Fail(f"{reason}: {text}" if text else reason, evidence=shown, canceled=code == 1, status=name)
 
     def _judged(self, response: Response) -> Verdict:
-        """Judge an answer, and cut what a row cannot hold."""
+        """Judge an answer, and cut values that are too large for a row."""
         verdict = self.judge_operation(response.fields(), floor_s(response))
         if isinstance(verdict, Done):
             return replace(verdict, value=fitting(verdict.value, response, self._value_limit))
@@ -115,10 +115,10 @@ class GoogleOperation(OverHttp):
         return joined(self._base, *name.strip("/").split("/"))
 
     async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Started:
-        """Begin the operation; the handle is its name, and it may have ended already.
+        """Start the operation; the handle is its name. It may have ended already.
 
-        Services that know request ids (AIP-155) tell in their reference what the parameter is called: name it with
-        `request_id="requestId"`. Others would refuse one that they do not know, so that none is sent by default.
+        If the service supports request ids (AIP-155), its reference names the parameter: pass that name, as in
+        `request_id="requestId"`. Without it no id is sent, because other services refuse unknown parameters.
         """
         request = as_request(op)
         if self._request_id is not None:
@@ -128,7 +128,7 @@ class GoogleOperation(OverHttp):
         response = await self._client.accepted(request)
         operation = response.fields()
         name = operation.get("name")
-        # Some answer a finished operation without a record of it.
+        # Some services answer with a finished operation that has no name.
         handle = name if isinstance(name, str) and name else None
         verdict = self._judged(response)
         if handle is None and isinstance(verdict, Wait):
@@ -136,11 +136,11 @@ class GoogleOperation(OverHttp):
         return self._begun(Started(handle, verdict))
 
     async def cancel(self, handle: Any) -> None:
-        """Ask for it: whether and when it works, the next looks tell."""
+        """Ask the service to cancel; later looks tell whether it worked."""
         await self._client.accepted(Request(f"{self.url(_name(handle))}:cancel", "POST", {}), tolerated=_BEST_EFFORT)
 
     async def cleanup(self, handle: Any) -> None:
-        """Delete the record of the operation, where the service lets us; never what it made."""
+        """Delete the record of the operation, if the service allows it; never what the operation made."""
         if handle is not None:
             await self._client.accepted(Request(self.url(_name(handle)), "DELETE"), tolerated=_BEST_EFFORT)
 

@@ -1,15 +1,15 @@
-"""HTTP 202: an operation behind a URL that is asked until it answers something else.
+"""HTTP 202: an operation whose URL answers 202 until the operation has ended.
 
     202                 pending; `Operation-Location`, else `Location`, else `Content-Location` says where to look next
-    200 with a status   as its word says: `{"status": "running"}` is pending, an unknown word too
-    200, unreadable     pending: JSON that is cut off, or in another encoding, may say anything
+    200 with a status   its word decides: `{"status": "running"}` is pending, and so is an unknown word
+    200, unreadable     pending: JSON that is cut off, or in another encoding, proves nothing
     2xx                 done, with the body
     303                 done: the result is where `Location` leads
-    404                 tolerated a few times in a row: what was just started may not be found yet
-    410, other 4xx      failed                    408, 425, 429, 5xx    the remote is in trouble: asked again
+    404                 pending a few times in a row: a new operation may not be found yet; then failed
+    410, other 4xx      failed                    408, 425, 429, 5xx    pending: the remote is in trouble
 
-Retry-After is a floor wherever it appears. Never leaves HTTPS, never follows a redirect loop, never ends "done" on a
-word that it does not know, or on one that it could not read.
+Retry-After is a floor wherever it appears. Never leaves HTTPS, never follows a redirect loop, and never reports "done"
+for a word that is unknown or not readable.
 
     report = http202.Http202(headers={"Authorization": f"Bearer {token}"})
     begun = await report.start(Request("https://api.example.com/reports"), key="run-42")
@@ -57,7 +57,7 @@ DONE = ("succeeded", "success", "successful", "completed", "complete", "done", "
 FAILED = ("failed", "failure", "error", "errored", "aborted", "expired", "rejected", "timedout", "terminated")
 CANCELED = ("canceled", "cancelled")
 Meaning = Literal["done", "failed", "canceled", "pending"]
-_KNOWN: dict[Meaning, tuple[str, ...]] = {"done": DONE, "failed": FAILED, "canceled": CANCELED}
+_BUILT_IN: dict[Meaning, tuple[str, ...]] = {"done": DONE, "failed": FAILED, "canceled": CANCELED}
 
 _MONITOR = ("operation-location", "location", "content-location")
 _PROGRESS = ("percentComplete", "percent_complete", "progress", "percent")
@@ -65,9 +65,9 @@ _PROGRESS = ("percentComplete", "percent_complete", "progress", "percent")
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What the words in a status body mean: `Words(field="state", done=("archived",))`; unknown ones are pending.
+    """The meaning of status words in a body: `Words(field="state", done=("archived",))`; unknown words are pending.
 
-    Yours are added to ours, and win over them. `field=None` reads no body: then 200 alone is done.
+    Your words are added to the built-in ones, and win over them. With `field=None` no body is read: then 200 is done.
     """
 
     field: str | None = "status"
@@ -90,17 +90,16 @@ class Words:
         return (word.strip()[:TEXT_LIMIT] if isinstance(word, str) else figure(word)) or None
 
     def is_without(self, body: Mapping[str, Any]) -> bool:
-        """Return True if the field exists and holds no word: an empty text, a list, an object. Null is absence."""
+        """Return True if the field exists and holds no word: an empty text, a list, an object. Null is absent."""
         return self.field is not None and body.get(self.field) is not None and self.found(body) is None
 
     def meaning(self, word: str) -> Meaning:
         """Return the meaning of a word, whatever its case and separators."""
         plain = _plain(word)
-        for ours in (False, True):
-            for meaning, known in _KNOWN.items():
-                listed = known if ours else getattr(self, meaning)
-                if plain in {_plain(one) for one in listed}:
-                    return meaning
+        users: dict[Meaning, Collection[str]] = {"done": self.done, "failed": self.failed, "canceled": self.canceled}
+        for meaning, words in (*users.items(), *_BUILT_IN.items()):
+            if plain in {_plain(one) for one in words}:
+                return meaning
         return "pending"
 
 
@@ -123,7 +122,7 @@ class Http202(OverHttp):
         self._cancel_method = cancel_method
 
     def judge(self, response: Response, *, misses: int = 0, is_result: bool = False) -> Verdict:
-        """Judge an answer of the status URL or, with `is_result`, of the result's own."""
+        """Judge an answer of the status URL or, with `is_result`, of the URL of the result."""
         verdict = trouble(response, misses=misses, tolerated=self._not_found)
         if verdict is not None:
             return verdict
@@ -139,7 +138,7 @@ class Http202(OverHttp):
             return Fail(
                 f"{reason}: {said}" if said else reason, evidence=evidence(response), canceled=canceled, status=word
             )
-        # Beside 202 no good word is believed: an operation that has ended well says so with another status.
+        # 202 means pending, whatever good word stands in the body: a success has another HTTP status.
         if response.status == 202 or meaning == "pending":
             return Wait(floor_s(response), note=_progress(response), status=word or "202")
         if response.status == 201 and not response.body and "location" in response.headers:
@@ -156,8 +155,8 @@ class Http202(OverHttp):
         return f"{self._words.field!r} in the answer is not a word" if is_wordless else None
 
     def next_url(self, response: Response) -> str:
-        """Return the URL for the next look. Each answer may name another: a remote may hand an operation on."""
-        # Beside 202, Location names the result, and Content-Location what was just read.
+        """Return the URL for the next look. Each answer may name another one."""
+        # With any status but 202, Location names the result, and Content-Location the page that was just read.
         names = _MONITOR if response.status == 202 else _MONITOR[:1]
         for name in names:
             if response.headers.get(name):
@@ -165,7 +164,7 @@ class Http202(OverHttp):
         return response.url
 
     async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Started:
-        """Begin the operation; the handle holds the URL to look at. Where the answer came at once, it is done."""
+        """Start the operation; the handle has the URL to look at. If the answer is the result, it is done."""
         request = as_request(op)
         own = {"Prefer": "respond-async", "Idempotency-Key": as_key(key), **request.headers}
         response = await self._client.send(Request(request.url, request.method, request.json, own))
@@ -182,7 +181,7 @@ class Http202(OverHttp):
         if not 200 <= response.status < 300:
             raise refusal(response)
         verdict = self.judge(response)
-        # A plain 200 that says "running" is looked at, as one in the middle would be.
+        # A plain 200 that says "running" is looked at again.
         return Started(
             self._handle(request, self._status_url(request, response)) if isinstance(verdict, Wait) else None, verdict
         )
@@ -200,16 +199,16 @@ class Http202(OverHttp):
         raise Refused(f"{shown(request.url)} answered {response.status}, {said}, and does not say where to look")
 
     async def cancel(self, handle: Any) -> None:
-        """Ask the remote to cancel, with `cancel_method` on the status URL; there is no rule that all of them share.
+        """Ask the remote to cancel: send `cancel_method` to the status URL, for which there is no common rule.
 
-        That is the URL of the start: where a remote moved the operation to since, only its looks know. Raises
-        `Hopeless` where there is no `cancel_method`: no request was sent, and no record may say otherwise.
+        It is the status URL that the start returned: only looks know whether the remote has moved the operation since.
+        Raises `NothingSent` if there is no `cancel_method`.
         """
         place = _place(handle)
         if self._cancel_method is None:
             raise NothingSent("this Http202 has no cancel_method=")
         request = Request(place["url"], self._cancel_method)
-        # What is gone, or has ended, need not be canceled.
+        # 404, 409, 410: the operation is gone or has ended, so there is nothing to cancel.
         await self._client.accepted(request, home=place["home"], tolerated=frozenset({404, 409, 410}))
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
@@ -230,7 +229,7 @@ class Http202(OverHttp):
         if isinstance(verdict, Wait) and 200 <= response.status < 300:
             self._move(memory, checked(self.next_url(response), home=place["home"]), response, place["home"])
             if is_result:
-                # A result that is not there yet is read as a result: its fields are not a status.
+                # The next look reads a result again, whose fields are not a status.
                 memory["remote_is_result"] = True
         return verdict
 
@@ -250,7 +249,7 @@ def _place(handle: Any) -> dict[str, Any]:
     if isinstance(handle, Mapping) and isinstance(handle.get("url"), str):
         return {"home": handle.get("url"), **handle}
     raise BadInput(
-        f"{type(handle).__name__} is not a handle of an HTTP operation: write its URL, or the handle that start() has"
+        f"{type(handle).__name__} is not a handle of an HTTP operation: write its URL, or what start() returned"
     )
 
 

@@ -1,12 +1,12 @@
 """Batches of OpenAI: many requests in one file, answered within a day.
 
     validating, in_progress, finalizing, cancelling   pending; `request_counts` is the progress
-    completed      done; failed where not one request went well
+    completed      done; failed if every request failed
     failed         failed: the input was refused, `errors` says why
-    expired        failed: the window closed; what was done until then is in the output file
-    cancelled      canceled; partial output, too
+    expired        failed: the window closed; the output file has what was done until then
+    cancelled      canceled; may have partial output
 
-An unknown status is pending. The value, and the evidence of a failure, name the files; an id that is empty is none.
+An unknown status is pending. The value, and the evidence of a failure, name the files; an empty id counts as no file.
 """
 
 import os
@@ -24,7 +24,7 @@ from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
 
 BASE_URL = "https://api.openai.com/v1"
 KEY_FIELD = "everpoll_key"
-"""In the metadata of a batch, so that `adopt` finds what a crash left behind."""
+"""The field in a batch's metadata that holds the run's key, so that `adopt` finds the batch after a crash."""
 
 _PAGES_AT_MOST = 20
 
@@ -68,7 +68,7 @@ class OpenAIBatch(OverHttp):
         return Wait(floor_s, note=_progress(counts), status=str(status)[:TEXT_LIMIT] if status else None)
 
     async def start(self, op: Mapping[str, Any], key: str) -> str:
-        """Begin a batch of `input_file_id`, `endpoint` and what else the service knows; the handle is its id."""
+        """Start a batch from `input_file_id`, `endpoint` and the service's other fields; the handle is its id."""
         if not op.get("input_file_id") or not op.get("endpoint"):
             raise BadInput('a batch begins with {"input_file_id": "file-…", "endpoint": "/v1/chat/completions"}')
         metadata = {**(op.get("metadata") or {}), KEY_FIELD: key}
@@ -94,7 +94,7 @@ class OpenAIBatch(OverHttp):
         return None
 
     async def cancel(self, handle: str) -> None:
-        """Ask for it: the batch is `cancelling` for up to ten minutes, then `cancelled`."""
+        """Ask the service to cancel: the batch is `cancelling` for up to ten minutes, then `cancelled`."""
         # 409: it has ended.
         await self._client.accepted(Request(self._url(handle, "cancel")), tolerated=frozenset({404, 409}))
 

@@ -1,6 +1,6 @@
 """An HTTP response as a value, whichever client received it.
 
-A body is JSON, not JSON, or JSON that cannot be read; the last is kept apart, since it may say anything. Pure.
+A body is JSON, not JSON, or JSON that cannot be read. The last is a case of its own, because it proves nothing. Pure.
 """
 
 import time
@@ -15,23 +15,23 @@ from everpoll.http.urls import shown
 _BOM = b"\xef\xbb\xbf"
 _UNREAD: Any = object()
 _UNREADABLE: Any = object()
-# Under these, what begins as JSON does is JSON that went wrong; text/csv and the like say what they are.
+# With one of these types, a body that begins like JSON and is not valid counts as broken JSON; text/csv does not.
 _MAY_BE_JSON = frozenset({"", "text/plain", "application/octet-stream"})
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Response:
-    """What came back: `Response(200, {"Retry-After": "5"}, b"{}")`; header names are kept in lower case."""
+    """An answer: `Response(200, {"Retry-After": "5"}, b"{}")`; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     url: str
-    """What was asked, after redirects: relative locations start from here."""
+    """The URL that answered, after redirects; relative locations start from it."""
     received_at: float
     """Epoch seconds, for dates in headers: judging reads no clock."""
     peer: str = field(compare=False)
-    """The address that answered; empty where the client does not say. Redirects are judged by it."""
+    """The IP address that answered; empty if the client does not tell. It decides where redirects may lead."""
     _json: Any = field(compare=False)
 
     def __init__(
@@ -62,7 +62,7 @@ class Response:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def json(self) -> Any:
-        """Return the body as JSON; None if it is empty or not valid JSON. Decoded once: a judge asks several times."""
+        """Return the body as JSON; None if it is empty or not valid JSON. It is decoded once."""
         if self._json is _UNREAD:
             object.__setattr__(self, "_json", _decoded(self.body))
         return None if self._json is _UNREADABLE else self._json

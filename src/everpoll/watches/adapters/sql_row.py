@@ -1,12 +1,12 @@
-"""Watches a row of any table, or the result of any function, until it reports an end.
+"""Judges a row of any table, or the result of any function.
 
     SqlRow(connect, "SELECT state, error FROM exports WHERE id = ?", done=["finished"], failed=["broken"])
     Call(fetch_report, done=lambda report: report["pages"] > 0)
 
 The first column holds the status, whatever its name. A word that is not listed means pending, and so do NULL and,
-unless `missing="fail"`, a missing row. Two columns of one name are refused. `connect` is called for each look: it
-returns a DB-API connection (sqlite3, psycopg, …) in a thread, an asyncpg connection or pool, or an engine of
-SQLAlchemy's. The statement gets the handle as its only parameter: nothing is ever formatted into it.
+unless `missing="fail"`, a missing row. Two columns with the same name are refused. Each look calls `connect`, which
+returns a DB-API connection (sqlite3, psycopg, …), an asyncpg connection or pool, or an engine of SQLAlchemy. The
+statement gets the handle as its only parameter: nothing is ever formatted into it.
 Never writes.
 """
 
@@ -80,20 +80,20 @@ class SqlRow:
         if hasattr(connection, "fetchrow") or inspect.isawaitable(connection):
             return connection
         if hasattr(connection, "sync_engine"):
-            raise BadInput("an asynchronous engine of SQLAlchemy's does not serve here: pass a plain one, or asyncpg")
+            raise BadInput("an asynchronous engine of SQLAlchemy cannot be used here: pass a plain one, or asyncpg")
         is_engine = hasattr(connection, "dialect") and hasattr(connection, "connect")
         return (
             _engine_row(connection, self._statement, handle) if is_engine else _row(connection, self._statement, handle)
         )
 
     async def _read_async(self, connection: Any, handle: Any) -> Row | None:
-        # A pool of asyncpg's can be awaited, too: to be opened, which is the user's business.
+        # A pool of asyncpg has `fetchrow`, too. Awaiting it would open it, which is up to the user.
         if not hasattr(connection, "fetchrow"):
             connection = await connection
         try:
             found = await connection.fetchrow(self._statement, handle)
         finally:
-            # A pool is the user's and lives on; a connection was made for this look.
+            # A pool belongs to the user and stays open; a connection was made for this look.
             if not hasattr(connection, "acquire"):
                 await connection.close()
         return None if found is None else _named(list(found.keys()), list(found.values()))
@@ -102,7 +102,7 @@ class SqlRow:
 class Call:
     """Any function, judged by predicates: `Call(get_export, done=lambda e: e.ready, failed=lambda e: e.error)`.
 
-    `failed` is asked first, and what it returns, if it is a text, is the reason. A plain function runs in a thread.
+    `failed` is called first; if it returns a text, that is the reason. A plain function runs in a thread.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Call:
             return value
         wrong = self._failed(value)
         if wrong:
-            return Fail(wrong if isinstance(wrong, str) else "the answer is one of failure", evidence=value)
+            return Fail(wrong if isinstance(wrong, str) else "failed= found a failure in the answer", evidence=value)
         if self._done(value):
             return Done(value)
         word = self._status(value)
@@ -159,8 +159,8 @@ def _engine_row(engine: Any, statement: str, handle: Any) -> Row | None:
 def _named(columns: Sequence[str], values: Any) -> Row:
     twice = next((name for number, name in enumerate(columns) if name in columns[:number]), None)
     if twice is not None:
-        raise BadInput(f"the statement has two columns of the name {twice!r}: write one of them AS something else")
-    # Some drivers are set to give dictionaries, in an order of their own.
+        raise BadInput(f"the statement has two columns named {twice!r}: rename one of them with AS")
+    # Some drivers return dictionaries, in an order of their own.
     if isinstance(values, Mapping):
         return {name: values[name] for name in columns}
     return dict(zip(columns, values, strict=True))

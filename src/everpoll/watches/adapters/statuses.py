@@ -1,8 +1,8 @@
 """Judges an HTTP status, before any protocol reads the answer.
 
     2xx                       None: the protocol reads the answer
-    408, 425, 429, 5xx        Wait: the remote is busy or broken, which says nothing of the operation
-    404                       Wait as often as is tolerated (a new operation may not be found yet), then Fail
+    408, 425, 429, 5xx        Wait: the remote is busy or broken, which tells nothing about the operation
+    404                       Wait, up to `tolerated` times in a row (a new operation may not be found yet), then Fail
     anything else             Fail: another request would get the same answer
 
 Pure.
@@ -29,7 +29,7 @@ def is_transient(status: int) -> bool:
 
 
 def trouble(response: Response, *, misses: int = 0, tolerated: int = NOT_FOUND_TOLERATED) -> Wait | Fail | None:
-    """Return the verdict on an answer that is not a success, else None. `misses`: answers of 404 in a row before it."""
+    """Return the verdict on an answer that is not a success, else None; `misses` answers of 404 came right before."""
     if 200 <= response.status < 300:
         return None
     what = f"{shown(response.url)} answered {titled(response.status)}"
@@ -42,7 +42,7 @@ def trouble(response: Response, *, misses: int = 0, tolerated: int = NOT_FOUND_T
 
 
 def floor_s(response: Response) -> float | None:
-    """Return the wait that the remote asks for, or None. 0 counts as None: it would mean looks without a pause."""
+    """Return the wait that the remote asks for, or None. 0 counts as None: else looks would follow without a pause."""
     return retry_after_s(response.headers, now=response.received_at) or None
 
 
@@ -94,7 +94,7 @@ def fitting(value: Any, response: Response, limit: int | None = PAYLOAD_LIMIT) -
     try:
         encoded(value, "the value", limit)
     except BadInput:
-        note = f"more than a row holds ({limit:,} bytes), or nested too deep: fetch it from there"
+        note = f"too large for a row (more than {limit:,} bytes), or nested too deeply: fetch it from the URL"
         return {"url": shown(response.url), "bytes": len(response.body), "note": note}
     return value
 

@@ -1,4 +1,4 @@
-"""A plain function called from the event loop: in a daemon thread, with the caller's context."""
+"""Calls a plain function from the event loop: in a daemon thread, with the caller's context."""
 
 import asyncio
 import contextvars
@@ -19,4 +19,4 @@ async def in_thread(threads: DaemonThreads, function: Callable[P, T], /, *args: 
     try:
         return cast("T", await asyncio.get_running_loop().run_in_executor(threads, call))
     finally:
-        call.leave_behind()  # Only where it was canceled and still runs: another thread takes its place.
+        call.leave_behind()  # If the caller was canceled and the function still runs, another thread takes its place.

@@ -1,9 +1,9 @@
-"""Where a URL comes from decides which addresses it may lead to: a public answer never leads to a private address.
+"""Decides which addresses a URL may lead to, by where the URL comes from: a public answer never leads inside.
 
     the URL comes from         it may lead to
     a public address           public addresses
     a private address          public and private addresses, but not to metadata
-    an address by the user     metadata and link-local, too, if the user wrote the address itself and not a name
+    the user                   public and private addresses; metadata and link-local ones only if written as addresses
 
 The guard of `everpoll.http` judges the addresses; this module chooses which of its rules holds.
 """
@@ -39,7 +39,7 @@ async def reach_of(origin: UrlOrigin, url: str) -> Reach:
 
 
 def check_by_name(origin: UrlOrigin, url: str) -> None:
-    """Raise `Refused` where the URL itself shows that it leads inside: for clients that look names up themselves."""
+    """Raise `Refused` if the URL itself shows that it leads inside: for clients that resolve names themselves."""
     target = target_of(url)
     if names_inner(target) and not names_inner(target_of(origin.url)):
         raise led_inside(origin.url, url)
@@ -49,18 +49,18 @@ def check_by_name(origin: UrlOrigin, url: str) -> None:
 
 def led_inside(home: str, url: str) -> Refused:
     """Return the error for a remote that leads to an address inside."""
-    what = f"{shown(home)} leads to {shown(url)}, a private address, which is not asked on behalf of the outside"
-    return Refused(f"{what}; list its host in trusted= if it may be")
+    what = f"{shown(home)} leads to {shown(url)}, a private address, to which a public answer may not lead"
+    return Refused(f"{what}; if that is right, list the host in trusted=")
 
 
 def led_to_metadata(url: str) -> Refused:
     """Return the error for a URL that leads to the metadata of a cloud, or to a link-local address."""
     what = f"{shown(url)} leads to a link-local address or to the metadata of a cloud, which hands out credentials"
-    return Refused(f"{what}: write the address itself as the URL, or in trusted=, if it is meant")
+    return Refused(f"{what}: if that is right, write the address itself as the URL, or in trusted=")
 
 
 async def _is_inside(origin: UrlOrigin) -> bool:
-    """Return True if the address that answered is private; if that is unknown, if all addresses of its host are."""
+    """Return True if the address that answered is private; if it is unknown, True if all addresses of the host are."""
     if origin.peer:
         return is_inner(origin.peer)
     target = target_of(origin.url)

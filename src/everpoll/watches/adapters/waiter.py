@@ -91,9 +91,9 @@ class Waiter:
 
 
 class WaiterOperation:
-    """A model and the call that it is about: `WaiterOperation(model, client.describe_table)`.
+    """A waiter model and the call whose answers it judges: `WaiterOperation(model, client.describe_table)`.
 
-    The handle is what the call is called with: `{"TableName": "orders"}`. A plain function runs in a thread.
+    The handle holds the arguments of the call: `{"TableName": "orders"}`. A plain function runs in a thread.
     """
 
     def __init__(self, model: Waiter | Mapping[str, Any], call: Callable[..., Any]) -> None:
@@ -102,7 +102,7 @@ class WaiterOperation:
         self._threads = DaemonThreads(name="everpoll-waiter")
 
     async def look(self, handle: Mapping[str, Any], memory: Memory | None = None) -> Verdict:
-        """Call once and judge. Errors that carry no answer of the service (a dead network) are raised."""
+        """Call once and judge the answer. An error that carries no answer of the service is raised: a dead network."""
         try:
             body, error = await self._called(handle), None
         except Exception as raised:
@@ -113,10 +113,10 @@ class WaiterOperation:
         status = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
         state, rule = self.waiter.explain(body=body, status=status, error=error, input=handle)
         if state == "success":
-            return Done(_kept(_without_metadata(body)))
+            return Done(_storable(_without_metadata(body)))
         if state == "failure":
-            return Fail(f"the waiter failed: {rule}", evidence=_kept(_without_metadata(body)))
-        # AWS waiters ask at their own pace. Smithy's grow, which is the watch's cadence.
+            return Fail(f"the waiter failed: {rule}", evidence=_storable(_without_metadata(body)))
+        # AWS waiters have one fixed delay. Delays of Smithy waiters grow, which is left to the watch's cadence.
         is_steady = self.waiter.longest_delay_s == self.waiter.delay_s > 0
         return Wait(self.waiter.delay_s if is_steady else None, note=rule)
 
@@ -138,12 +138,12 @@ def load(source: str | Path | Mapping[str, Any], name: str, *, operation: str | 
     elif model.get("version") == 2:
         found = model.get("waiters", {})
     else:
-        raise BadInput(f"version {model.get('version')!r} of waiters is not known: 2 is")
+        raise BadInput(f"version {model.get('version')!r} of waiter models is not supported: only version 2 is")
     wanted = name.replace("_", "").lower()
     for known, one in found.items():
         if known.lower() == wanted:
             return Waiter(one)
-    raise BadInput(f"no waiter has the name {name!r}; there are: {', '.join(sorted(found)) or 'none'}")
+    raise BadInput(f"no waiter has the name {name!r}; known waiters: {', '.join(sorted(found)) or 'none'}")
 
 
 def _in_smithy(model: Mapping[str, Any], operation: str | None) -> Mapping[str, Any]:
@@ -157,7 +157,7 @@ def _in_smithy(model: Mapping[str, Any], operation: str | None) -> Mapping[str, 
 def _acceptor(number: int, acceptor: Any) -> tuple[State, str, Matches]:
     where = f"acceptor {number}"
     if not isinstance(acceptor, Mapping) or acceptor.get("state") not in STATES:
-        raise BadInput(f"{where}: it needs a state, one of {', '.join(STATES)}")
+        raise BadInput(f"{where}: write a state, one of {', '.join(STATES)}")
     matcher = acceptor.get("matcher")
     if isinstance(matcher, Mapping):
         rule, matches = _smithy(where, matcher)
@@ -168,7 +168,7 @@ def _acceptor(number: int, acceptor: Any) -> tuple[State, str, Matches]:
 
 def _version_2(where: str, matcher: Any, acceptor: Mapping[str, Any]) -> tuple[str, Matches]:
     if "expected" not in acceptor:
-        raise BadInput(f"{where}: matcher {matcher!r} needs what is expected")
+        raise BadInput(f"{where}: matcher {matcher!r} needs an 'expected' value")
     expected = acceptor["expected"]
     if matcher == "status":
         return f"HTTP status is {expected}", lambda seen: seen.status is not None and seen.status == expected
@@ -289,17 +289,17 @@ def _without_metadata(body: Any) -> Any:
     return {name: one for name, one in body.items() if name != "ResponseMetadata"} if isinstance(body, dict) else body
 
 
-def _kept(said: Any) -> Any:
-    """Return the answer if a row can hold it, else a note: the call can be made again."""
+def _storable(said: Any) -> Any:
+    """Return the answer if a row can hold it, else a note that says why not."""
     try:
         encoded(said, "the answer")
     except BadInput as error:
-        return {"note": f"{error}; the call answers it again"}
+        return {"note": f"{error}; make the call again to read it"}
     return said
 
 
 def _number(model: Mapping[str, Any], name: str, default: float) -> float:
     value = model.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise BadInput(f"{name}={value!r}: a waiter model has a number there, 0 or more")
+        raise BadInput(f"{name}={value!r}: a waiter model needs a number here, 0 or more")
     return value

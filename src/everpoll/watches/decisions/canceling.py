@@ -21,7 +21,7 @@ def begin(draft: Draft) -> Plan:
 
 
 def reasoned(draft: Draft, event: CancelReason) -> Plan:
-    """Note the reason; a run that was never started has nothing to cancel."""
+    """Note the reason, and go on; a run that was never started ends at once."""
     memory = draft.memory
     memory.cancel_why = event.why
     if memory.phase == "intent" and not draft.notes.may_have_started:
@@ -38,11 +38,11 @@ def admitted(draft: Draft) -> Plan:
 
 def postponed(draft: Draft, event: Postponed) -> Plan:
     """Wait for the breaker, within the budget of the cancel."""
-    return draft.again(min(event.wait_s, left_s(draft)), event.rule, event.why)
+    return draft.make_due(min(event.wait_s, left_s(draft)), event.rule, event.why)
 
 
 def adopted(draft: Draft, event: Adopted) -> Plan:
-    """Take the handle, if there is one."""
+    """Take the handle, if adopt found one, and go on."""
     draft.memory.handle = event.handle
     return _ask_remote(draft)
 
@@ -72,7 +72,7 @@ def looked(draft: Draft, event: Looked) -> Plan:
     memory.count("looks after cancel")
     memory.cancel_looks += 1
     delay_s = DEFAULT_START.delay(memory.cancel_looks, draft, at_most_s=remaining_s)
-    return draft.again(delay_s, "cancel", "the remote was asked to cancel and has not ended yet")
+    return draft.make_due(delay_s, "cancel", "the remote was asked to cancel and has not ended yet")
 
 
 def failed(draft: Draft, event: Failed) -> Plan:
@@ -83,10 +83,10 @@ def failed(draft: Draft, event: Failed) -> Plan:
     if event.what == "look":
         draft.notes.look_took_s, memory.remote = event.took_s, event.remote
     if event.is_unsent:
-        return draft.conclude("canceled", f"{canceled}; the remote was not told, nothing was sent: {event.error}")
+        return draft.conclude("canceled", f"{canceled}; no request was sent to the remote: {event.error}")
     if remaining_s <= 0 or event.fault == "fatal":
-        what = "asked" if memory.cancel_sent else "told"
-        return draft.conclude("canceled", f"{canceled}; the remote could not be {what}: {event.error}")
+        what = "look" if memory.cancel_sent else "cancel"
+        return draft.conclude("canceled", f"{canceled}; the {what} failed: {event.error}")
     memory.errors += 1
     memory.errors_in_a_row += 1
     what = "the remote was asked to cancel, but the look after that" if memory.cancel_sent else "cancel"
@@ -117,12 +117,12 @@ def _ask_remote(draft: Draft) -> Plan:
     """Ask the remote to cancel, once; or end the run if that is not possible."""
     memory, policy = draft.memory, draft.policy
     if memory.handle is None and policy.can_start:
-        why = "nothing was found that it had started"
+        why = "adopt found no operation that it had started"
         if not policy.can_adopt:
-            why = "it may have been started: there is no @….adopt to look for it by its key"
+            why = "its operation may run: there is no @….adopt to find it by its key"
         return draft.conclude("canceled", f"{_canceled(draft)}; {why}")
     if not policy.can_cancel:
-        return draft.conclude("canceled", f"{_canceled(draft)}; there is no way to tell the remote")
+        return draft.conclude("canceled", f"{_canceled(draft)}; the watch has no @….cancel to ask the remote")
     if memory.cancel_sent:
         return _look(draft)
     memory.count("cancels")

@@ -1,7 +1,7 @@
 """Decisions about the cleanup of a run that has its outcome.
 
-Promises: the outcome stays as it is, whatever becomes of the cleanup. A cleanup that fails is tried again within its
-own budget; after that, the sweep of the rounds tries it again.
+Promises: a cleanup never changes the outcome. A cleanup that fails is tried again within its own budget; after that,
+the sweeper tries it again.
 """
 
 from everpoll.watches.decisions.draft import Draft
@@ -30,13 +30,13 @@ def count_try(draft: Draft) -> None:
 
 def postponed(draft: Draft, event: Postponed) -> Plan:
     """Wait for the breaker, within the budget of the cleanup."""
-    return draft.again(min(event.wait_s, _left_s(draft)), event.rule, event.why)
+    return draft.make_due(min(event.wait_s, _left_s(draft)), event.rule, event.why)
 
 
 def cleaned(draft: Draft) -> Plan:
     """End the run."""
     draft.memory.cleaned = True
-    return draft.end(draft.noted("cleanup", f"cleaned up, at try {draft.memory.cleanup_tries}"))
+    return draft.end(draft.note("cleanup", f"cleaned up, at try {draft.memory.cleanup_tries}"))
 
 
 def failed(draft: Draft, event: Failed | Broken) -> Plan:
@@ -46,10 +46,10 @@ def failed(draft: Draft, event: Failed | Broken) -> Plan:
     why = f"cleanup failed (try {memory.cleanup_tries}): {event.error}"
     if event.fault == "fatal" or left_s <= 0:
         memory.cleaned = False
-        return draft.end(draft.noted("cleanup", f"{why}; given up, the sweeper tries again"))
+        return draft.end(draft.note("cleanup", f"{why}; its budget is spent: the sweeper tries it again later"))
     floor_s = event.retry_after_s or 0.0
     delay_s = policy.cleanup_every.delay(memory.cleanup_tries, draft, at_least_s=floor_s, at_most_s=left_s)
-    return draft.again(delay_s, "cleanup", why)
+    return draft.make_due(delay_s, "cleanup", why)
 
 
 def _left_s(draft: Draft) -> float:

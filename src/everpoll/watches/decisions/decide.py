@@ -4,12 +4,12 @@
     canceled?       ──▶ ask the remote to cancel, look until it has ended, or time is over
     not started?    ──▶ adopt what an earlier lease has started, else start          (both with the same key)
     budget spent?   ──▶ timed out
-    remote resting? ──▶ later
+    remote refused? ──▶ later                                                        (by its rate or its breaker)
     else            ──▶ look, and judge the verdict
 
-Pure: the store's clock and the number drawn for jitter are arguments, and errors are text. The memory that goes in
-stays as it is, so that a step that breaks off has changed nothing. A step is a series of events from `Leased` to a plan
-that settles it; between two steps, `memory.step` is None.
+Pure: the store's time and the random number for jitter are arguments, and errors are text. The memory that goes in
+stays as it is, so a step that breaks off has changed nothing. A step is a series of events from `Leased` to a plan that
+settles it; between two steps, `memory.step` is None.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ from everpoll.watches.memory import RunMemory
 def decide(
     policy: RunPolicy, memory: RunMemory, event: Event, now: float, chance: float = 0.5
 ) -> tuple[RunMemory, Plan]:
-    """Decide. `chance` in [0, 1) is the number drawn for jitter; 0.5 displaces nothing."""
+    """Return the next memory and plan. `chance` in [0, 1) is the random number for jitter; 0.5 moves nothing."""
     draft = Draft(policy, memory, now, chance)
     plan = _RULES[type(event)](draft, event)
     return draft.memory, plan
@@ -98,7 +98,7 @@ def _failed(draft: Draft, event: Failed) -> Plan:
 
 
 def _broken(draft: Draft, event: Broken) -> Plan:
-    """Try the step again. Give up after as many tries as a look has, or as a cleanup has."""
+    """Try the step again; give up by the same rules as after failed looks or cleanups."""
     memory = draft.memory
     draft.notes.may_have_started = event.sequence > 1
     if memory.outcome is not None:
@@ -108,7 +108,7 @@ def _broken(draft: Draft, event: Broken) -> Plan:
     memory.errors += 1
     memory.errors_in_a_row += 1
     if memory.errors_in_a_row >= draft.policy.unexpected_errors:
-        why = f"no step could be made, {memory.errors_in_a_row} times in a row: {event.error}"
+        why = f"everpoll failed to make a step, {memory.errors_in_a_row} times in a row: {event.error}"
         return draft.conclude("canceled" if event.cancel_requested else "failed", why, evidence=event.evidence)
     return draft.try_again("step", event.error, event.retry_after_s)
 
@@ -117,7 +117,7 @@ def _needs_code(draft: Draft, event: NeedsCode) -> Plan:
     """Park the run: its budget is paused until a worker has the code for it."""
     why = draft.memory.parked = short_text(event.why, REASON_LIMIT)
     draft.memory.pause(draft.now)
-    return draft.again(event.wait_s, "needs_code", why)
+    return draft.make_due(event.wait_s, "needs_code", why)
 
 
 _RULES: dict[type[Any], Callable[[Draft, Any], Plan]] = {

@@ -1,7 +1,7 @@
 """A draft: the memory of a run while `decide` changes it, and the ways to settle the step.
 
-Promises: the memory that went in stays as it was. Each settlement notes one decision in the log of the run, with its
-rule and its reason. No plan lies after the deadline.
+Promises: the memory that went in stays as it was. Each settlement adds one decision to the log of the run, with its
+rule and its reason. No next look is planned after the deadline.
 """
 
 from copy import copy
@@ -37,7 +37,7 @@ class Draft:
         self.notes = draft.step = StepNotes(visible(memory), memory.looks) if before is None else copy(before)
 
     def random(self) -> float:
-        """Return the number that was drawn: a draft is the generator of backoffs."""
+        """Return the drawn number: backoffs take a draft as their random generator."""
         return self.chance
 
     @property
@@ -51,9 +51,9 @@ class Draft:
         return self.policy.budget.remaining_s(self.elapsed_s)
 
     @property
-    def most_wait_s(self) -> float:
-        """How long a run may wait for its rate token; a run of `look_many` takes none, its call does."""
-        return 0.0 if self.policy.looks_together else self.left_s
+    def longest_token_wait_s(self) -> float:
+        """How long a run may wait for its rate token. Runs of `look_many` take none: their common call does."""
+        return 0.0 if self.policy.has_look_many else self.left_s
 
     @property
     def pause_left_s(self) -> float:
@@ -66,7 +66,7 @@ class Draft:
     # ── what a function reported ─────────────────────────────────────────────────────────────────────────────────
 
     def take_report(self, report: Report) -> None:
-        """Take over what a look has reported."""
+        """Store what a look has reported."""
         memory = self.memory
         self.take_words(report)
         memory.confirms = memory.confirms if report.confirms is None else report.confirms
@@ -74,14 +74,14 @@ class Draft:
         memory.user = memory.user if report.user is None else report.user
 
     def take_words(self, report: Report) -> None:
-        """Take over counters, status and progress: they count even if the look has failed."""
+        """Store counters, status and progress, which count even if the look has failed."""
         memory = self.memory
         memory.counters = memory.counters if report.counters is None else report.counters.copy()
         if report.has_reported:
             memory.status, memory.progress = report.status, report.progress
 
-    def hear(self, verdict: Wait) -> None:
-        """Take over the status, the progress and the note of a verdict."""
+    def take_wait(self, verdict: Wait) -> None:
+        """Store the status, the progress and the note of a verdict."""
         memory = self.memory
         memory.status = memory.status if verdict.status is None else short_text(verdict.status)
         if verdict.progress is not None:
@@ -89,8 +89,8 @@ class Draft:
             memory.progress = f"{verdict.progress:.0%}"
         memory.progress = memory.progress if verdict.note is None else short_text(verdict.note)
 
-    def cadence(self, pace: Pace | None) -> tuple[float, str | None]:
-        """Return the wait of the cadence and its reason; note it if the cadence has failed."""
+    def wait_of(self, pace: Pace | None) -> tuple[float, str | None]:
+        """Return the wait that the cadence chose, and its reason; count a failure of the cadence."""
         assert pace is not None, "every event after which a run may wait has a pace"
         if pace.error is not None:
             self.memory.count("cadence failed")
@@ -98,8 +98,8 @@ class Draft:
         self.memory.learned_as = pace.kind
         return pace.wait_s, pace.why
 
-    def believe(self, verdict: Done | Fail) -> Plan:
-        """End the run by a verdict."""
+    def conclude_by(self, verdict: Done | Fail) -> Plan:
+        """Set the outcome that the verdict names."""
         if verdict.status is not None:
             self.memory.status = short_text(verdict.status)
         if isinstance(verdict, Done):
@@ -108,18 +108,18 @@ class Draft:
 
     # ── settling ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def again(self, delay_s: float, rule: str, why: str) -> Plan:
+    def make_due(self, delay_s: float, rule: str, why: str) -> Plan:
         """Make the run due again."""
-        decision = self._noted(Decision(self.now, rule, why, delay_s, self.memory.status, self.notes.changed))
-        return Due(delay_s, decision, self._settled())
+        decision = self._logged(Decision(self.now, rule, why, delay_s, self.memory.status, self.notes.changed))
+        return Due(delay_s, decision, self._ready_for_row())
 
-    def again_unless_spent(self, planned: NextLook) -> Plan:
+    def make_due_or_time_out(self, planned: NextLook) -> Plan:
         """Make the run due again, or time it out if this was the last look of its budget."""
         budget, memory, elapsed_s = self.policy.budget, self.memory, self.elapsed_s
         if is_last(budget, elapsed_s) or (budget.looks is not None and memory.looks >= budget.looks):
             why = budget.spent(elapsed_s, memory.looks) or f"time budget of {human(budget.time_s)} is spent"
             return self.conclude("timed_out", f"{why}{self.last_seen()}")
-        return self.again(planned.delay_s, planned.rule, planned.why)
+        return self.make_due(planned.delay_s, planned.rule, planned.why)
 
     def try_again(self, what: str, error: str, retry_after_s: float | None, left_s: float | None = None) -> Plan:
         """Make the run due again after a failure of anything but a look."""
@@ -129,7 +129,7 @@ class Draft:
             at_least_s=retry_after_s or 0.0,
             at_most_s=self.left_s if left_s is None else left_s,
         )
-        return self.again(delay_s, "error", f"{what} failed: {short_text(error)}")
+        return self.make_due(delay_s, "error", f"{what} failed: {short_text(error)}")
 
     def conclude(self, outcome: Outcome, why: str, *, value: Any = None, evidence: Any = None) -> Plan:
         """Set the outcome. The cleanup is a step of its own, after the outcome is committed."""
@@ -140,29 +140,29 @@ class Draft:
         memory.decided_at = now
         memory.span = span_of(memory, has_start=policy.can_start)
         memory.count(f"outcome:{outcome}")
-        decision = self._noted(Decision(now, outcome, memory.reason, None, memory.status, self.notes.changed))
+        decision = self._logged(Decision(now, outcome, memory.reason, None, memory.status, self.notes.changed))
         # An operation that was started elsewhere is cleaned up, too. Only a start that was never called left nothing.
         is_untouched = policy.can_start and memory.handle is None and not self.notes.may_have_started
         if not policy.can_clean or is_untouched:
             return self.end(decision)
         memory.phase = "cleaning"
-        return Due(0.0, decision, self._settled())
+        return Due(0.0, decision, self._ready_for_row())
 
     def end(self, decision: Decision | None) -> Plan:
         """End the run, which has its outcome."""
         assert self.memory.outcome is not None, "a run ends with an outcome"
-        event = self._settled(is_end=True)
-        assert event is not None, "subscribers always hear of the end"
+        event = self._ready_for_row(is_end=True)
+        assert event is not None, "the end is always an event"
         return Over(decision, event)
 
-    def noted(self, rule: str, why: str) -> Decision:
-        """Note a decision that the run ends with, beside its outcome."""
-        return self._noted(Decision(self.now, rule, why))
+    def note(self, rule: str, why: str) -> Decision:
+        """Log a decision about the cleanup, which comes after the outcome."""
+        return self._logged(Decision(self.now, rule, why))
 
     def last_seen(self) -> str:
-        """Say what the last look brought, as the end of the reason for a timeout."""
+        """Return the last observation, as the end of the reason for a timeout."""
         memory = self.memory
-        outage = f"; its remote could not be asked for {human(round(memory.outage_s))}" if memory.outage_s >= 1 else ""
+        outage = f"; its remote was unreachable for {human(round(memory.outage_s))}" if memory.outage_s >= 1 else ""
         if memory.errors_in_a_row:
             errors = [self.notes.changed, *(decision.facts for decision in reversed(memory.log))]
             said = next((facts["error"] for facts in errors if "error" in facts), None)
@@ -173,7 +173,7 @@ class Draft:
         said = ", ".join(one for one in (memory.status, memory.progress) if one)
         return f"; last seen: {said}" if said else ""
 
-    def _noted(self, decision: Decision) -> Decision:
+    def _logged(self, decision: Decision) -> Decision:
         decision.why = short_text(decision.why, WHY_LIMIT)
         if self.memory.looks > self.notes.looks:
             decision.look, decision.took_s = self.memory.looks, self.notes.look_took_s
@@ -182,8 +182,8 @@ class Draft:
         self.memory.note(decision)
         return decision
 
-    def _settled(self, *, is_end: bool = False) -> dict[str, Any] | None:
-        """Finish the memory for its row; return the event for subscribers, if something changed that they see."""
+    def _ready_for_row(self, *, is_end: bool = False) -> dict[str, Any] | None:
+        """Complete the memory for its row; return the event for subscribers, or None if they see no change."""
         memory, budget = self.memory, self.policy.own_budget
         memory.budget_s, memory.budget_looks = budget.time_s, budget.looks
         memory.step = None
@@ -202,5 +202,5 @@ class Draft:
 
 
 def visible(memory: RunMemory) -> tuple[str | None, ...]:
-    """Return what subscribers see: a change of it is an event."""
+    """Return the values that subscribers see: a change of them is an event."""
     return (memory.phase, memory.status, memory.progress, memory.outcome, memory.parked)

@@ -24,7 +24,7 @@ class Pace(Struct, frozen=True):
 
 
 class Report(Struct):
-    """What a look reported by its `w`. None: unchanged."""
+    """What a look reported through its `w`. None: unchanged."""
 
     counters: dict[str, int] | None = None
     confirms: dict[str, Sighting] | None = None
@@ -39,7 +39,7 @@ class Report(Struct):
     changed: dict[str, Any] = {}
     """The facts that the look changed, for the log."""
     floor_s: float | None = None
-    """The longest Retry-After that a secondary call met."""
+    """The longest Retry-After of a call by `w.attempt`."""
 
 
 class Leased(Struct, frozen=True, tag="leased"):
@@ -55,7 +55,7 @@ class Admitted(Struct, frozen=True, tag="admitted"):
 
 
 class Postponed(Struct, frozen=True, tag="postponed"):
-    """The remote may not be called now, and the rule that says so: "rate" or "breaker"."""
+    """The remote may not be called now. `rule` says why: "rate" or "breaker"."""
 
     wait_s: float
     rule: str
@@ -128,11 +128,11 @@ class Failed(Struct, frozen=True, tag="failed"):
     evidence: Any = None
     retry_after_s: float | None = None
     resting: Postponed | None = None
-    """How long the remote is not asked, if this failure opened its breaker."""
+    """How long the remote is not called, if this failure opened its breaker."""
     is_unasked: bool = False
-    """It failed before the remote could be called."""
+    """It failed before the remote was called."""
     is_unsent: bool = False
-    """A cancel found no way to ask the remote: no request was sent."""
+    """The cancel function raised `NothingSent`: no request was sent."""
     report: Report | None = None
     """Counters, status and progress of the look that failed; its facts do not count."""
     pace: Pace | None = None
@@ -152,7 +152,7 @@ class Broken(Struct, frozen=True, tag="broken"):
 
 
 class NeedsCode(Struct, frozen=True, tag="needs_code"):
-    """This worker has no code for the run: another version, or an operation that does not fit."""
+    """This worker has no code for the run: the version differs, or the operation does not fit the look's parameter."""
 
     why: str
     wait_s: float

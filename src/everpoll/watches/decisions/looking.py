@@ -1,22 +1,22 @@
 """Decisions about looks and checks, and about failures before the run has an outcome.
 
-Promises: no plan lies after the deadline, and none before the Retry-After of the remote. A failure is counted and tried
-again for as long as trying again may help. While the breaker of the remote is open, the budget is paused.
+Promises: no look is planned after the deadline, and none before the remote's Retry-After. A failure is counted, and
+tried again as long as that may help. While the breaker of the remote is open, the budget is paused.
 """
 
 from everpoll.watches.decisions.draft import SILENT, Draft
 from everpoll.watches.decisions.events import Failed, Looked, Postponed, Verified
 from everpoll.watches.decisions.plans import Admit, Call, Plan
 from everpoll.watches.limits import short_text
-from everpoll.watches.schedule import NextLook, Wishes, next_look, spent
+from everpoll.watches.schedule import LookTimes, NextLook, next_look, spent
 from everpoll.watches.verdicts import Done, Fail, Verify, Wait
 
 
 def begin(draft: Draft) -> Plan:
-    """Ask for the remote's permission, unless the budget is spent."""
+    """Ask whether the remote may be called, unless the budget is spent."""
     if why := spent(draft.policy.budget, draft.elapsed_s, draft.memory.looks):
         return draft.conclude("timed_out", f"{why}{draft.last_seen()}")
-    return Admit("look", draft.memory.has_token, draft.most_wait_s)
+    return Admit("look", draft.memory.has_token, draft.longest_token_wait_s)
 
 
 def admitted(draft: Draft) -> Plan:
@@ -30,20 +30,20 @@ def admitted(draft: Draft) -> Plan:
 
 
 def postponed(draft: Draft, event: Postponed) -> Plan:
-    """Wait for the rate; or for the breaker, with the budget paused while it may be."""
+    """Wait for the rate, or for the breaker; for the breaker, pause the budget as long as the policy allows."""
     memory, now = draft.memory, draft.now
     memory.count(f"postponed:{event.rule}")
     if event.rule == "breaker":
         pause_s, memory.has_token = draft.pause_left_s, False
         if pause_s > 0:
             memory.pause(now, pause_s)
-            return draft.again(min(event.wait_s, pause_s), event.rule, event.why)
+            return draft.make_due(min(event.wait_s, pause_s), event.rule, event.why)
         memory.unpause(now)
     left_s = draft.left_s
-    # Take no rate token if the wait would exceed the budget: all such runs would ask at once, at the deadline. A run of
-    # `look_many` takes none either, because its call does.
-    memory.has_token = event.rule == "rate" and event.wait_s <= left_s and not draft.policy.looks_together
-    return draft.again_unless_spent(NextLook(min(event.wait_s, left_s), event.rule, event.why))
+    # Take no rate token if the wait would exceed the budget: else all such runs would call at once, at the deadline. A
+    # run of `look_many` takes none either, because its call does.
+    memory.has_token = event.rule == "rate" and event.wait_s <= left_s and not draft.policy.has_look_many
+    return draft.make_due_or_time_out(NextLook(min(event.wait_s, left_s), event.rule, event.why))
 
 
 def looked(draft: Draft, event: Looked) -> Plan:
@@ -51,17 +51,18 @@ def looked(draft: Draft, event: Looked) -> Plan:
     memory, report, verdict = draft.memory, event.report, event.verdict
     draft.notes.look_took_s, memory.remote = event.took_s, event.remote
     if isinstance(verdict, Verify) and report.floor_s is None:
-        # The report comes again with the result of the check: if that cannot be stored, the look has changed no fact.
+        # The report comes again with the result of the check. If that result cannot be stored, the look changes no
+        # fact.
         return Call("verify", verdict.name)
     memory.errors_in_a_row = 0
     draft.take_report(report)
     draft.notes.note_change(report.changed)
     if isinstance(verdict, Verify):
-        # A secondary call of this look met a Retry-After. The check may ask the same remote, so it waits as well.
+        # A call by `w.attempt` met a Retry-After. The check may call the same remote, so it waits as well.
         memory.phase = "verifying"
         memory.sighted_at = draft.now if memory.sighted_at is None else memory.sighted_at
-        wishes = Wishes(0.0, {}, floor_s=report.floor_s, chance=draft.chance)
-        return draft.again_unless_spent(next_look(wishes, draft.policy.budget, draft.now, draft.elapsed_s))
+        times = LookTimes(0.0, {}, floor_s=report.floor_s, chance=draft.chance)
+        return draft.make_due_or_time_out(next_look(times, draft.policy.budget, draft.now, draft.elapsed_s))
     if isinstance(verdict, (Done, Fail)):
         return _ended(draft, verdict, has_reported=report.has_reported)
     if verdict is None:
@@ -69,10 +70,10 @@ def looked(draft: Draft, event: Looked) -> Plan:
         verdict = Wait()
     memory.phase = "looking"
     memory.looked_at, memory.sighted_at = draft.now, None
-    draft.hear(verdict)
-    wait_s, why = draft.cadence(event.pace)
-    wishes = Wishes(wait_s, report.hints, verdict.after_s, report.floor_s, draft.chance, why)
-    return draft.again_unless_spent(next_look(wishes, draft.policy.budget, draft.now, draft.elapsed_s))
+    draft.take_wait(verdict)
+    wait_s, why = draft.wait_of(event.pace)
+    times = LookTimes(wait_s, report.hints, verdict.after_s, report.floor_s, draft.chance, why)
+    return draft.make_due_or_time_out(next_look(times, draft.policy.budget, draft.now, draft.elapsed_s))
 
 
 def verified(draft: Draft, event: Verified) -> Plan:
@@ -94,10 +95,10 @@ def verified(draft: Draft, event: Verified) -> Plan:
     if tries >= check.tries:
         return draft.conclude(check.exhausted, f"{name} could not be verified in {tries} tries{error}")
     memory.phase = "verifying"
-    wishes = Wishes(check.every.delay(tries, draft), {}, floor_s=event.retry_after_s, chance=draft.chance)
-    planned = next_look(wishes, draft.policy.budget, draft.now, draft.elapsed_s)
+    times = LookTimes(check.every.delay(tries, draft), {}, floor_s=event.retry_after_s, chance=draft.chance)
+    planned = next_look(times, draft.policy.budget, draft.now, draft.elapsed_s)
     why = f"{name} is not there yet (try {tries} of {check.tries}){error}"
-    return draft.again_unless_spent(NextLook(planned.delay_s, "verify", why))
+    return draft.make_due_or_time_out(NextLook(planned.delay_s, "verify", why))
 
 
 def failed(draft: Draft, event: Failed) -> Plan:
@@ -121,15 +122,14 @@ def failed(draft: Draft, event: Failed) -> Plan:
     if event.resting is not None and draft.pause_left_s > 0:
         # The breaker is open, so no look is possible: this one uses up neither time nor looks.
         memory.looks -= what == "look"
-        # A Retry-After holds as well, up to the rest of the budget: that is paused meanwhile, and a remote may ask for
-        # a day.
-        wished_s = min(event.retry_after_s or 0.0, draft.left_s)
+        # A Retry-After counts, too, but no longer than the rest of the budget: a remote may ask for a day.
+        floor_s = min(event.retry_after_s or 0.0, draft.left_s)
         resting = event.resting
-        return postponed(draft, Postponed(max(resting.wait_s, wished_s), resting.rule, resting.why))
+        return postponed(draft, Postponed(max(resting.wait_s, floor_s), resting.rule, resting.why))
     if what == "look":
-        wait_s, reason = draft.cadence(event.pace)
-        wishes = Wishes(wait_s, {}, None, event.retry_after_s, draft.chance, reason)
-        return draft.again_unless_spent(next_look(wishes, policy.budget, draft.now, draft.elapsed_s))
+        wait_s, reason = draft.wait_of(event.pace)
+        times = LookTimes(wait_s, {}, None, event.retry_after_s, draft.chance, reason)
+        return draft.make_due_or_time_out(next_look(times, policy.budget, draft.now, draft.elapsed_s))
     return draft.try_again(what, event.error, event.retry_after_s)
 
 
@@ -144,4 +144,4 @@ def _ended(draft: Draft, verdict: Done | Fail, *, has_reported: bool) -> Plan:
     if not has_reported:
         # "running" was the status of an operation that has ended since.
         draft.memory.status = draft.memory.progress = None
-    return draft.believe(verdict)
+    return draft.conclude_by(verdict)

@@ -21,7 +21,7 @@ class Admit(Struct, frozen=True, tag="admit"):
 
 
 class Call(Struct, frozen=True, tag="call"):
-    """Call this function of the user (or read the reason of the cancel)."""
+    """Call this function of the user; for `reason`, read the reason of the cancel."""
 
     what: Calls
     name: str | None = None
@@ -36,7 +36,7 @@ class Due(Struct, frozen=True, tag="due"):
     delay_s: float
     decision: Decision
     event: dict[str, Any] | None = None
-    """What subscribers are sent, if something changed that they see."""
+    """The event for subscribers; None if they see no change."""
 
 
 class Over(Struct, frozen=True, tag="over"):

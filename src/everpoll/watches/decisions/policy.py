@@ -1,4 +1,4 @@
-"""What the decisions about a run need to know of its watch."""
+"""The policy of a run: the part of its watch that decisions depend on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ DEFAULT_START = Backoff("1s", factor=2, cap="1m", jitter=0.2)
 
 @dataclass(frozen=True, slots=True)
 class CheckPolicy:
-    """How often a check is tried, and what the run is once all tries are used."""
+    """How often a check is tried, and the outcome of the run once all tries are used."""
 
     tries: int
     every: Backoff
@@ -39,6 +39,6 @@ class RunPolicy:
     can_adopt: bool = False
     can_cancel: bool = False
     can_clean: bool = False
-    looks_together: bool = False
+    has_look_many: bool = False
     """The watch has a `look_many`, so a run takes no rate token of its own."""
     checks: Mapping[str, CheckPolicy] = field(default_factory=dict)

@@ -13,9 +13,9 @@ def since_start_s(memory: RunMemory, now: float) -> float:
 
 
 def mark_progress(memory: RunMemory, share: float, now: float) -> None:
-    """Remember the first share in each tenth of the way.
+    """Remember the first share of progress in each tenth.
 
-    The last one in each tenth would make a useless percentage look good: it is close to the end in any case.
+    The last share in each tenth is close to the end in any case, so it would make a useless percentage look good.
     """
     at_s = since_start_s(memory, now)
     if share > 0 and at_s > 0 and (not memory.marks or tenth(share) > tenth(memory.marks[-1][0])):
@@ -32,7 +32,7 @@ def span_of(memory: RunMemory, *, has_start: bool) -> tuple[float, float | None]
         return None
     running_at, ended_at = memory.looked_at, decided_at if memory.sighted_at is None else memory.sighted_at
     for one in memory.confirms.values():
-        # Of the sightings that led to this end the first one counts: the others only confirm it.
+        # The first of the sightings that led to this end counts; the others only confirm it.
         is_last = one.last_at is not None and (memory.looked_at is None or one.last_at > memory.looked_at)
         if is_last and one.first_at is not None and one.first_at < ended_at:
             running_at, ended_at = one.before_at, one.first_at

@@ -2,8 +2,8 @@
 
     intent ──admitted──▶ adopt, if an earlier lease may have started it ──nothing found──▶ start ──▶ looking
 
-Promises: `start` and `adopt` have the run's key, so that a crash between the remote's start and the stored handle
-starts nothing twice. The budget counts anew from the start.
+Promises: `start` and `adopt` get the run's key, so that a crash between the remote's start and the stored handle starts
+nothing twice. The budget begins again at the start.
 """
 
 from typing import Any
@@ -16,14 +16,14 @@ from everpoll.watches.verdicts import Wait
 
 
 def begin(draft: Draft) -> Plan:
-    """Ask for the remote's permission, unless time is over."""
+    """Ask whether the remote may be called, unless the time budget is spent."""
     if why := draft.policy.budget.spent(draft.elapsed_s, 0):
         return draft.conclude("timed_out", f"it was never started: {why}{draft.last_seen()}")
-    return Admit("start", draft.memory.has_token, draft.most_wait_s)
+    return Admit("start", draft.memory.has_token, draft.longest_token_wait_s)
 
 
 def admitted(draft: Draft) -> Plan:
-    """Look for what an earlier lease has started, else start."""
+    """Adopt what an earlier lease may have started, else start."""
     memory = draft.memory
     memory.unpause(draft.now)
     memory.has_token = False
@@ -33,14 +33,14 @@ def admitted(draft: Draft) -> Plan:
 
 
 def start_returned(draft: Draft, event: StartReturned) -> Plan:
-    """Take the handle; a start without one is looked for by its key."""
+    """Take the handle; if start returned none, adopt the operation by its key."""
     if event.handle is None and isinstance(event.verdict, Wait):
         return Call("adopt", verdict=event.verdict)
     return _started(draft, event.handle, event.verdict, event.pace)
 
 
 def adopted(draft: Draft, event: Adopted) -> Plan:
-    """Take the handle that was found, else start."""
+    """Take the handle that adopt found, else start."""
     if event.handle is None:
         return _start(draft)
     if event.verdict is None:
@@ -52,7 +52,7 @@ def find(draft: Draft, event: Adopted) -> Plan:
     """Store the handle that was missing; the look comes with the next step."""
     draft.memory.handle = event.handle
     draft.memory.count("adopted")
-    return draft.again(0.0, "adopted", "its handle was found by its key and stored")
+    return draft.make_due(0.0, "adopted", "its handle was found by its key and stored")
 
 
 def _start(draft: Draft) -> Plan:
@@ -67,9 +67,9 @@ def _started(draft: Draft, handle: Any, verdict: Any, pace: Pace | None) -> Plan
     memory.phase = "looking"
     memory.errors_in_a_row = 0
     if not isinstance(verdict, Wait):
-        return draft.believe(verdict)
-    draft.hear(verdict)
-    wait_s, why = draft.cadence(pace)
+        return draft.conclude_by(verdict)
+    draft.take_wait(verdict)
+    wait_s, why = draft.wait_of(pace)
     first_s = min(max(wait_s, verdict.after_s or 0.0), draft.policy.budget.time_s)
     because = f", for {why}" if why is not None and first_s == wait_s else ""
-    return draft.again(first_s, "started", f"started: the first look in {human(first_s)}{because}")
+    return draft.make_due(first_s, "started", f"started: the first look in {human(first_s)}{because}")

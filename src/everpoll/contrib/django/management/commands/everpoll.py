@@ -18,7 +18,7 @@ class Command(BaseCommand):  # type: ignore[misc] # Django has no types
     requires_system_checks = ()  # a worker does not need the URLs of the project
 
     def add_arguments(self, parser: Any) -> None:
-        """Leave everything behind the first word to everpoll."""
+        """Pass all arguments to everpoll."""
         parser.add_argument(
             "arguments", nargs=REMAINDER, metavar="command", help=f"{', '.join(COMMANDS)}, and what belongs to it"
         )

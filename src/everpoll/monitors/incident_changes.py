@@ -1,8 +1,8 @@
-"""Turns: opens and closes the incidents of one decision.
+"""Incident changes: opens and closes the incidents of one decision.
 
 Promises: incidents are numbered in the order in which they open, from the counter in the memory. A service has at most
-one open incident for itself and one for each dependency; of its dependencies at most MAX_TRACKED are followed at a
-time; those that are followed already come first. A dependency that is not reported any more closes its incident.
+one open incident for itself and one for each dependency. At most MAX_TRACKED failing dependencies of a service are
+tracked at a time; new ones wait until there is room. If a dependency is not reported any more, its incident closes.
 """
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from everpoll.monitors.report import Dependency, Report, Status
 from everpoll.monitors.streaks import closes, incident_id, observed, observed_again, opens, opens_at
 
 MAX_TRACKED = 100
-"""Dependencies of one service that are followed as failing at a time: a row stays small, whatever a remote reports."""
+"""How many failing dependencies of one service are tracked: a row stays small, whatever a remote reports."""
 NOT_REPORTED = "not reported any more"
 REMOVED = "the service was removed"
 
@@ -32,7 +32,7 @@ class Closing(Struct, frozen=True, gc=False):
     why: str
 
 
-class Turns:
+class IncidentChanges:
     """Applies one look, or the passing of time, to the streaks of a service and its dependencies."""
 
     def __init__(self, definition: Definition, control: Control, at: float, now: float) -> None:
@@ -50,8 +50,8 @@ class Turns:
     def look(self, look: Look, status: Status, error: str | None) -> None:
         """Count a look."""
         failed = None if status.healthy is None else not status.healthy
-        self._streak = self._turned(observed(self._streak, self._alert, failed, self._at), None, error)
-        # Without an answer nothing is known about the dependencies.
+        self._streak = self._opened_or_closed(observed(self._streak, self._alert, failed, self._at), None, error)
+        # Without an answer, nothing is known about the dependencies.
         if look.reached and look.report is not None:
             self._report(look.report)
         elif look.reached and look.is_unchanged:
@@ -59,8 +59,8 @@ class Turns:
                 self._put(name, observed_again(streak, self._alert, self._at), None)
 
     def time(self, control: Control) -> None:
-        """Open the incidents that open by time alone."""
-        self._streak = self._turned(self._streak, None, control.error)
+        """Open the incidents that open without a further look."""
+        self._streak = self._opened_or_closed(self._streak, None, control.error)
         if not control.failures and control.status is not Status.UNKNOWN:
             for name, streak in list(self._dependencies.items()):
                 self._put(name, streak, None)
@@ -73,7 +73,7 @@ class Turns:
         self._streak, self._dependencies = CALM, {}
 
     def written(self, control: Control) -> Control:
-        """Return the memory with the streaks as they are now."""
+        """Return the memory with the new streaks."""
         return replace(control, streak=self._streak, dependencies=self._dependencies, incidents=self._number)
 
     def events(self) -> list[ServiceEvent]:
@@ -116,14 +116,14 @@ class Turns:
                 self.closed.append(Closing(streak.incident, name, self._at, NOT_REPORTED))
 
     def _put(self, name: str, streak: Streak, error: str | None) -> None:
-        turned = self._turned(streak, name, error)
-        if turned.incident is None and not turned.bad and not turned.window:
+        after = self._opened_or_closed(streak, name, error)
+        if after.incident is None and not after.bad and not after.window:
             self._dependencies.pop(name, None)
         else:
-            self._dependencies[name] = turned
+            self._dependencies[name] = after
 
-    def _turned(self, streak: Streak, dependency: str | None, error: str | None) -> Streak:
-        """Open or close the incident of a streak, where it is time."""
+    def _opened_or_closed(self, streak: Streak, dependency: str | None, error: str | None) -> Streak:
+        """Open or close the incident of a streak if its rule says so; return the streak after that."""
         if closes(streak, self._alert):
             assert streak.incident is not None, "only an open incident closes"
             self.closed.append(Closing(streak.incident, dependency, self._at, RECOVERED))
@@ -145,7 +145,7 @@ class Turns:
 
 
 def next_opening(definition: Definition, control: Control) -> float | None:
-    """Return when the next incident opens by time alone."""
+    """Return when the next incident opens without a further look."""
     if definition.alert.lasting_s is None:
         return None
     streaks = [control.streak]

@@ -1,4 +1,4 @@
-"""What the log says about a loop: changes of state, each once. Ordinary runs are silent above debug level."""
+"""Logs changes of a loop's state, each once. Ordinary runs are logged at debug level only."""
 
 import logging
 
@@ -9,8 +9,8 @@ from everpoll.policy import PauseReason, human
 logger = logging.getLogger("everpoll.loops")
 
 
-def narrate(name: str, before: LoopState, after: LoopState, now: float) -> None:
-    """Log what changed between two snapshots, if anything did that a person wants to know."""
+def log_changes(name: str, before: LoopState, after: LoopState, now: float) -> None:
+    """Log the change between two snapshots, if an operator wants to know it."""
     if after.failures > before.failures:
         text, extra = "loop %r failed: %s (failures: %d, next run %s)", _about(name)
         logger.warning(text, name, after.last_error, after.failures, _next(after, now), extra=extra)

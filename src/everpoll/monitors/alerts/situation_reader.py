@@ -1,7 +1,8 @@
-"""Surroundings: what decides whether an incident alerts: maintenance windows, and failed services above and below it.
+"""Situation reader: reads what decides whether an incident alerts: maintenance windows and the graph of services.
 
-Promises: windows are at most WINDOWS_S old, and a graph GRAPH_S; it is never older than what it is asked about. Reading
-all services for it takes at most a tenth of the time: where it is asked for more often, the caller comes again later.
+Promises: windows are at most WINDOWS_S old, and the graph at most GRAPH_S; the graph is also newer than the instant
+that the caller names. Reading all services takes at most a tenth of the time: if callers ask more often, they get None
+and ask again later.
 """
 
 import asyncio
@@ -24,27 +25,27 @@ logger = logging.getLogger("everpoll.monitors")
 WINDOWS_S = 2.0
 GRAPH_S = 5.0
 SHARE = 10
-"""After a graph was read, the next one is read this many times as long later, at the earliest."""
+"""After reading a graph, wait at least this many times as long as the reading took."""
 SHORTEST_PAUSE_S = 1.0
 _PAGE = 1_000
 _TROUBLED = frozenset({Status.DOWN.value, Status.DEGRADED.value})
 
 
-class _Picture(NamedTuple):
+class _ReadGraph(NamedTuple):
     graph: Graph
     at: float
-    """By the store's clock: what happened before is in it."""
+    """When it was read, by the store's clock: the graph has everything that was committed before."""
 
 
-class Surroundings:
-    """What the incidents of one process share. Belongs to one event loop."""
+class SituationReader:
+    """Reads windows and the graph once for all incidents of one process and one event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._windows: tuple[Window, ...] = ()
         self._windows_until = 0.0
-        self._picture: _Picture | None = None
-        self._reading: asyncio.Task[_Picture] | None = None
+        self._last: _ReadGraph | None = None
+        self._reading: asyncio.Task[_ReadGraph] | None = None
         self._reading_at = 0.0
         self._not_before = 0.0
 
@@ -60,8 +61,8 @@ class Surroundings:
     async def graph(self, since: float, now: Callable[[], float]) -> Graph | None:
         """Return a graph that was read after `since`, by the store's clock `now`; None: ask again a second later."""
         since = max(since, now() - GRAPH_S)
-        if self._picture is not None and self._picture.at >= since:
-            return self._picture.graph
+        if self._last is not None and self._last.at >= since:
+            return self._last.graph
         if self._reading is None:
             if asyncio.get_running_loop().time() < self._not_before:
                 return None
@@ -78,25 +79,25 @@ class Surroundings:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
-    def _read_ended(self, reading: "asyncio.Task[_Picture]") -> None:
+    def _read_ended(self, reading: "asyncio.Task[_ReadGraph]") -> None:
         self._reading = None
         if not reading.cancelled() and reading.exception() is None:
-            self._picture = reading.result()
+            self._last = reading.result()
 
-    async def _read(self, at: float) -> _Picture:
+    async def _read(self, at: float) -> _ReadGraph:
         event_loop = asyncio.get_running_loop()
         began = event_loop.time()
         try:
             reported = await self._reported()
             rows = await service_rows(self._store)
             aliases = await self._store.health.aliases()
-            # 100 ms for 10,000 services: looks would be late in this event loop meanwhile.
-            return _Picture(await asyncio.to_thread(_drawn, rows, reported, aliases, at), at)
+            # In a thread: for 10,000 services this takes 100 ms, which would delay looks in the event loop.
+            return _ReadGraph(await asyncio.to_thread(_drawn, rows, reported, aliases, at), at)
         finally:
             self._not_before = event_loop.time() + max(SHORTEST_PAUSE_S, SHARE * (event_loop.time() - began))
 
     async def _reported(self) -> dict[str, list[Edge]]:
-        """Return the dependencies that services report to be in trouble: only they lead to a root."""
+        """Return the dependencies that services report as down or degraded: only they lead to a root."""
         found: dict[str, list[Edge]] = {}
         after: tuple[str, str] | None = None
         while True:
@@ -110,7 +111,7 @@ class Surroundings:
 
 
 def read_window(window_id: str, body: object) -> Window | None:
-    """Read a stored maintenance window; None: this release does not understand it."""
+    """Read a stored maintenance window; return None if this release cannot read it."""
     try:
         return msgspec.convert(body, Window)
     except msgspec.ValidationError as error:
@@ -125,7 +126,7 @@ def _drawn(
     graph = Graph(facts, aliases)
     failed = next((one.name for one in facts if one.status is Status.DOWN), None)
     if failed is not None:
-        # The first question is the expensive one: it puts circles together.
+        # The first call is expensive, because it groups cycles. Make it here, in the thread.
         graph.root_cause(failed)
     return graph
 

@@ -1,4 +1,4 @@
-"""Steady: keeps a task alive when its run raises an unexpected error.
+"""Run or retry: keeps a task alive when its run raises an unexpected error.
 
 The engine ends a task as failed when its run raises. That would end the looks at a service, lose the notices of a
 mailbox, and lose the recovery of an incident.
@@ -17,7 +17,7 @@ TROUBLE_S = 5.0
 """How soon the task is due again after an error."""
 
 
-async def steadily(run: Run, step: Callable[[Run], Awaitable[Settlement]], what: str) -> Settlement:
+async def run_or_retry(run: Run, step: Callable[[Run], Awaitable[Settlement]], what: str) -> Settlement:
     """Run a step. If it raises, log the error and make the task due again after TROUBLE_S."""
     lease = run.lease
     try:

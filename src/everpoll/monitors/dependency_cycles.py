@@ -1,7 +1,7 @@
-"""Circles: nodes that can reach each other, put together into groups.
+"""Dependency cycles: groups nodes that can reach each other (the strongly connected components of a graph).
 
-Promises: linear time and no recursion, so that a chain of 10,000 nodes is as safe as ten (Tarjan's algorithm with a
-stack of its own). The groups come in the order "what is below comes first". Each node is in exactly one group.
+Promises: linear time and no recursion, so a chain of 10,000 nodes overflows no stack (Tarjan's algorithm). A group
+comes after the groups that it leads to. Each node is in exactly one group.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class _Search:
         self._below = below
         self.numbers: dict[str, int] = {}
         self._lowest: dict[str, int] = {}
-        """The lowest number that a node reaches among the nodes of groups that are still open."""
+        """The lowest number of a node that this one reaches, among the nodes of unfinished groups."""
         self._open: list[str] = []
         self._is_open: set[str] = set()
         self.groups: list[list[str]] = []
@@ -48,7 +48,7 @@ class _Search:
         return node, iter(self._below[node])
 
     def _next_new(self, node: str, children: Iterable[str]) -> str | None:
-        """Return the next child that was not met before; note those that were."""
+        """Return the next child that was not visited yet; take the numbers of visited ones into account."""
         for child in children:
             if child not in self.numbers:
                 return child
