@@ -120,11 +120,11 @@ class SchedulingFleet:
         await asyncio.to_thread(self._rescue, dead)
 
     def _rescue(self, dead: int) -> None:
-        pulse = self.store.pulse()
-        others = pulse.beat(self.worker, LEASE_S, ()).others
+        heartbeat = self.store.heartbeat_connection()
+        others = heartbeat.beat(self.worker, LEASE_S, ()).others
         beats = next(one.beats for one in others if one.incarnation == dead)
-        pulse.rescue(self.worker, [(dead, beats)], [])
-        pulse.close()
+        heartbeat.rescue(self.worker, [(dead, beats)], [])
+        heartbeat.close()
 
     async def _settle(self, worker: int, runs: list[Run]) -> None:
         await self.store.settle(worker, [await self.app.schedules.run(run) for run in runs])

@@ -39,7 +39,7 @@ from everpoll.cli.session import (
 from everpoll.engine.actors import action
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import limit_text, recorded
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.errors import BadInput, TaskNotFound, WrongState
 from everpoll.jobs import Jobs
 from everpoll.jobs.causes import instant_of
@@ -299,7 +299,7 @@ def run_now(task_id: TaskId, url: Url = None) -> None:
         async def the_store() -> Store:
             return store
 
-        await Jobs(Works(), the_store).task(task_id).run_now(by=actor())
+        await Jobs(WorkRegistry(), the_store).task(task_id).run_now(by=actor())
 
     with_store(url, use)
     typer.echo(f"task {task_id} is due now")

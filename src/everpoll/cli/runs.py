@@ -26,7 +26,7 @@ from everpoll.cli.session import (
 from everpoll.cli.why import found_task
 from everpoll.engine.actors import action
 from everpoll.engine.why import recorded
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.errors import BadInput
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.policy import human
@@ -245,7 +245,7 @@ async def _operated(store: Store, name: str, operate: Callable[[WatchRun], Await
     async def the_store() -> Store:
         return store
 
-    watches = Watches(Works(), the_store)
+    watches = Watches(WorkRegistry(), the_store)
     try:
         await operate(WatchRun(watches, task.name, run_info(task).id, task.id))
     finally:
@@ -284,7 +284,7 @@ def events(
         async def the_store() -> Store:
             return store
 
-        watches = Watches(Works(), the_store)
+        watches = Watches(WorkRegistry(), the_store)
         try:
             async for event in WatchRun(watches, task.name, run_info(task).id, task.id).events(number):
                 _print_event(msgspec.structs.asdict(event), as_json=as_json)

@@ -20,7 +20,7 @@ from everpoll.engine.meter import Meter
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.poll_signals import PollSignals
 from everpoll.engine.pool import Pool
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.errors import EverpollError, LeaseLost
 from everpoll.policy import Backoff, human
 from everpoll.stores.contract import LEASE_LIMIT, Leased, Source
@@ -60,7 +60,7 @@ class Poller:
     def __init__(
         self,
         store: Source,
-        works: Works,
+        works: WorkRegistry,
         capacity: Capacity,
         options: WorkerOptions,
         meter: Meter,

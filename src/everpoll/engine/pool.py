@@ -25,12 +25,12 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Protocol
 
-from everpoll.engine.narration import Narrator
+from everpoll.engine.run_log import RunLogger
 from everpoll.engine.tally import Tally
 from everpoll.engine.tally_entry import Entry
 from everpoll.engine.tracing import traced, tracer
 from everpoll.engine.unfinished import broken, stopped, unknown
-from everpoll.engine.work import Run, StopReason, Works
+from everpoll.engine.work import Run, StopReason, WorkRegistry
 from everpoll.logs.context import SUBJECT, about
 from everpoll.policy import human
 from everpoll.stores.contract import DEADLINE_GRACE_S, Ended, Lease, Settlement
@@ -83,7 +83,7 @@ class Pool:
 
     def __init__(
         self,
-        works: Works,
+        works: WorkRegistry,
         slots: int,
         settle: Settle,
         on_freed: Callable[[str], None] = _ignore,
@@ -93,7 +93,7 @@ class Pool:
         self._on_completed = observers.on_completed
         self._tally = observers.tally
         self.worker = observers.worker
-        self._narrator = Narrator()
+        self._narrator = RunLogger()
         self._tells_starts = self._tells_ends = False
         self._tracer = tracer()
         self._works = works

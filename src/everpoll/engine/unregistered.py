@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from everpoll.drivers.wake import Wake
 from everpoll.engine.failure_events import failure_event
-from everpoll.engine.work import Run, Works, is_known
+from everpoll.engine.work import Run, WorkRegistry, is_known
 from everpoll.errors import EverpollError
 from everpoll.policy import Backoff, human
 from everpoll.policy.storable_texts import ERROR_LIMIT, storable
@@ -42,7 +42,7 @@ class Unregistered:
     """What one app does about tasks that its worker cannot run, and about those that others could not run."""
 
     def __init__(
-        self, works: Callable[[], Works], queues: Callable[[], Sequence[str]], unknown_s: float | None
+        self, works: Callable[[], WorkRegistry], queues: Callable[[], Sequence[str]], unknown_s: float | None
     ) -> None:
         self._works = works
         self._queues = queues

@@ -22,7 +22,7 @@ from itertools import chain, islice, takewhile
 from typing import Generic, TypeVar
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings
-from everpoll.engine.alone import refuse_to_wait_alone
+from everpoll.engine.endless_wait import refuse_endless_wait
 from everpoll.errors import NotRunning, StoreUnavailable
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Store
@@ -182,7 +182,7 @@ class Waiters(Generic[Q, A]):
             try:
                 await self._look_once()
                 warnings.works()
-                await refuse_to_wait_alone(self._store, self._looks)
+                await refuse_endless_wait(self._store, self._looks)
             except StoreUnavailable as error:
                 warnings.failed(error, "cannot look for results: %s; trying again", error)
                 self._plan()

@@ -139,7 +139,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Works:
+class WorkRegistry:
     """Everything that this process can run, by name. Fronts add to it; the engine reads it."""
 
     _works: dict[str, Work] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Works:
     """Names that this process registers beside those that it runs: schedules. Other workers read them."""
 
     everywhere: dict[str, Work] = field(default_factory=dict)
-    """Works of everpoll's own that every worker has, whatever it registers, for tasks in any queue; in no list."""
+    """Internal work that every worker does, for tasks in any queue. It is in no list."""
 
     def add(self, work: Work) -> None:
         """Make a name runnable; the last one wins."""

@@ -47,7 +47,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     verdict: Verdict = ORDINARY
 
 
-class Unkept(Struct, frozen=True):
+class UnstorableResult(Struct, frozen=True):
     """The result of a function that has done its work and returned what cannot be stored."""
 
     why: str
@@ -104,7 +104,7 @@ class ProcessCalls:
         if answer.cancel is not None:
             return Cancel(answer.cancel)
         if answer.unkept is not None:
-            return Unkept(answer.unkept)
+            return UnstorableResult(answer.unkept)
         return None if answer.value is UNSET else msgspec.json.decode(answer.value)
 
 

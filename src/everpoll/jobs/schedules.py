@@ -11,7 +11,7 @@ registers it again.
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.errors import BadInput
 from everpoll.jobs.job import Job
 from everpoll.jobs.options import NAME_LIMIT
@@ -45,7 +45,7 @@ class Schedule:
 class Schedules(Mapping[str, Schedule]):
     """Registered schedules, by name."""
 
-    def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(self, works: WorkRegistry, store: Callable[[], Awaitable[Store]]) -> None:
         self._works = works
         self._store = store
         self._schedules: dict[str, Schedule] = {}

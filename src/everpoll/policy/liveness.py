@@ -23,7 +23,7 @@ LOOKS_PER_LEASE = 3
 """How often per lease the watcher looks at a worker with a beat number that stands still."""
 
 
-class Sighting(NamedTuple):
+class OtherWorker(NamedTuple):
     """Another worker, as one beat shows it."""
 
     incarnation: int
@@ -39,7 +39,7 @@ class Standstill(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Vigil:
+class Observations:
     """What one worker has seen of the others."""
 
     looked_at: float | None = None
@@ -50,25 +50,25 @@ class Vigil:
 class Verdict(NamedTuple):
     """The result of one look."""
 
-    vigil: Vigil
+    observations: Observations
     dead: tuple[tuple[int, int], ...]
     """Incarnations, each with the number that stood still."""
     look_again_s: float | None
     """When to look again, counted from the answer, if that is needed sooner than usual."""
 
 
-def judge(vigil: Vigil, asked_at: float, answered_at: float, others: Iterable[Sighting]) -> Verdict:
+def judge(observations: Observations, asked_at: float, answered_at: float, others: Iterable[OtherWorker]) -> Verdict:
     """Judge the others by a look that was sent and answered at these times of the watcher's steady clock.
 
     The look happened somewhere between the two: a standstill counts from an answer to a question, and a gap from a
     question to an answer.
     """
-    gap_s = None if vigil.looked_at is None else answered_at - vigil.looked_at
+    gap_s = None if observations.looked_at is None else answered_at - observations.looked_at
     standstills: dict[int, Standstill] = {}
     dead: list[tuple[int, int]] = []
     again_s: list[float] = []
     for other in others:
-        before = vigil.standstills.get(other.incarnation)
+        before = observations.standstills.get(other.incarnation)
         is_still = before is not None and before.beats == other.beats
         if before is None or not is_still or gap_s is None or gap_s > other.lease_s * GAP_SHARE:
             standstills[other.incarnation] = Standstill(other.beats, answered_at)
@@ -82,4 +82,4 @@ def judge(vigil: Vigil, asked_at: float, answered_at: float, others: Iterable[Si
         else:
             due_s = before.since + other.lease_s - answered_at
             again_s.append(max(0.0, min(due_s, other.lease_s / LOOKS_PER_LEASE)))
-    return Verdict(Vigil(asked_at, standstills), tuple(dead), min(again_s, default=None))
+    return Verdict(Observations(asked_at, standstills), tuple(dead), min(again_s, default=None))

@@ -25,7 +25,7 @@ from everpoll.server.plain_pages import ICON, STYLESHEET, stylesheet
 from everpoll.server.problems import RETRY_S, Problem, problem_of, response_of
 from everpoll.server.public_status import PublicStatus, public_names
 from everpoll.server.reading import body_of, query_of, raw_body
-from everpoll.server.route import Asked, Route, Router
+from everpoll.server.route import ApiCall, Route, Router
 from everpoll.server.route_table import ROUTES
 from everpoll.server.served import ServedApp
 from everpoll.server.serving import Serving
@@ -170,7 +170,7 @@ class HttpApp:
     ) -> "Response | EventStream":
         if any("\0" in value for value in params.values()):
             raise Problem(404, "there is nothing of that name")
-        asked = Asked(
+        call = ApiCall(
             serving=self.serving(),
             request=request,
             params=params,
@@ -182,7 +182,7 @@ class HttpApp:
         limit = asyncio.timeout(route.limit_s)
         try:
             async with limit:
-                value = await route.handler(asked)
+                value = await route.handler(call)
         except TimeoutError as error:
             if not limit.expired():
                 raise Problem(504, str(error)) from None

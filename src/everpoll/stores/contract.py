@@ -92,6 +92,7 @@ __all__ = [
     "Enqueued",
     "Event",
     "EventPage",
+    "HeartbeatConnection",
     "Lease",
     "Leased",
     "Limit",
@@ -100,7 +101,6 @@ __all__ = [
     "NewEvent",
     "NewTask",
     "OnConflict",
-    "Pulse",
     "QueueInfo",
     "Rescued",
     "Settlement",
@@ -117,7 +117,7 @@ __all__ = [
 ]
 
 
-class Pulse(Protocol):
+class HeartbeatConnection(Protocol):
     """The heartbeat's own way to the store: blocking calls, from its own thread, on its own connection."""
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
@@ -193,7 +193,7 @@ class Source(Protocol):
     async def unlisten(self, on_wake: OnWake) -> None:
         """Stop calling it."""
 
-    def pulse(self) -> Pulse:
+    def heartbeat_connection(self) -> HeartbeatConnection:
         """Return a connection for the heartbeat, to be used from another thread."""
         ...
 

@@ -84,7 +84,7 @@ class Blocked(NamedTuple):
     blockers: int
 
 
-class Telling(NamedTuple):
+class EndReports(NamedTuple):
     """What several ends do to the tasks that wait for them."""
 
     fewer: list[tuple[int, int]]
@@ -95,11 +95,11 @@ class Telling(NamedTuple):
     """Ids, and because of which end."""
 
 
-def tell(links: Iterable[Link], blocked: Iterable[Blocked]) -> Telling:
+def tell(links: Iterable[Link], blocked: Iterable[Blocked]) -> EndReports:
     """Decide what these ends do to these blocked tasks; a link to any other task does nothing."""
     ended = list(links)
     ends, last = Counter(link.then_id for link in ended), {link.then_id: link for link in ended}
-    telling = Telling([], [], [])
+    telling = EndReports([], [], [])
     for one in blocked:
         link = last.get(one.id)
         if link is None:

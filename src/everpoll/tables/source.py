@@ -2,7 +2,7 @@
 
     poller ────▶ claims ───────┐
     settler ───▶ settlements ──┼──▶ the user's table: its columns are all the bookkeeping there is
-    heartbeat ─▶ pulse ────────┘
+    heartbeat ─▶ beats ────────┘
 
 Promises: it writes into a row only while the fence of the row is this worker's; once the user changes the status, the
 row is the user's. Any program may insert the rows. A lost claim is remembered until the engine has asked whether an
@@ -26,11 +26,11 @@ from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding, StatusCount
 from everpoll.tables.ddl import Ddl
 from everpoll.tables.findings import heartbeat, is_foreign, unfit
+from everpoll.tables.heartbeat_connection import Beats, TableHeartbeatConnection
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.outcome import is_as_left, written
 from everpoll.tables.overview import Reader, RowState, TableWorker
-from everpoll.tables.pulse import Beats, TablePulse
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.settling import Settled, batch_of
 from everpoll.tables.shape import Shape
@@ -216,9 +216,9 @@ class TableSource(ABC, Generic[C]):
         """See the contract."""
         await asyncio.sleep(delay_s)
 
-    def pulse(self) -> TablePulse:
+    def heartbeat_connection(self) -> TableHeartbeatConnection:
         """See the contract."""
-        return TablePulse(self.table, self._claims, self._outages, self._beats())
+        return TableHeartbeatConnection(self.table, self._claims, self._outages, self._beats())
 
     def _warn_if_foreign(self, seen: Collection[str], in_use: Finding) -> None:
         """Say at the start that no row has a status of the mapping. `seen`: the statuses of a sample."""

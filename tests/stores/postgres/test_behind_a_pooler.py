@@ -27,9 +27,9 @@ async def use(store: PostgresStore) -> None:
         assert [one.id for one in leases] == [first, second, third, keyed.id]
         assert await store.progress(worker, leases[0], "1")
         assert await store.cancel(third, NOTE) == "running"
-        pulse = await asyncio.to_thread(store.pulse)
-        beat = await asyncio.to_thread(pulse.beat, worker, LEASE_S, [one.id for one in leases])
-        await asyncio.to_thread(pulse.close)
+        heartbeat = await asyncio.to_thread(store.heartbeat_connection)
+        beat = await asyncio.to_thread(heartbeat.beat, worker, LEASE_S, [one.id for one in leases])
+        await asyncio.to_thread(heartbeat.close)
         assert beat.canceled == (third,)
         batch: list[Settlement] = [
             done(leases[0], 1),

@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from everpoll.drivers.postgres import faults
 from everpoll.drivers.postgres.connections import Connections, Slot
-from everpoll.drivers.postgres.dial import Connection
+from everpoll.drivers.postgres.connector import Connection
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.push import PushTask
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
@@ -58,13 +58,13 @@ class Listener:
         """`on_reconnect` is called in the event loop, while any part listens, when the server was away and is back."""
         self._connections = connections
         self._on_reconnect = on_reconnect
-        self._dial = connections.dial
+        self._connector = connections.connector
         self._channel = channel
         self._teller = teller
         self._push = PushTask(self._listen, "everpoll-listener")
         self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
         self._warnings = RepeatedWarnings(logger, "listening for notifications", event_loop_time)
-        self._dial.reach.subscribe(lambda: self._push.from_thread(self._is_back))
+        self._connector.reach.subscribe(lambda: self._push.from_thread(self._is_back))
 
     @property
     def has_push(self) -> bool:
@@ -123,11 +123,11 @@ class Listener:
                 failures += 1
                 wait_s = RETRY.delay(failures, self._rng)
                 self._log_break(error, wait_s, was_dropped=connection.was_dropped)
-                await self._dial.reach.wait(wait_s)
+                await self._connector.reach.wait(wait_s)
 
     def _log_break(self, error: Exception, wait_s: float, *, was_dropped: bool) -> None:
-        known = isinstance(error, EverpollError) or faults.while_asking(error, self._dial.address) is not None
-        said = self._dial.address.masked(str(error) or type(error).__name__)
+        known = isinstance(error, EverpollError) or faults.while_asking(error, self._connector.address) is not None
+        said = self._connector.address.masked(str(error) or type(error).__name__)
         message = "listening for notifications broke off: %s; again in %s"
         if was_dropped:
             logger.debug(message, said, human(wait_s))

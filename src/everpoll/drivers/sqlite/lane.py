@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from everpoll.drivers.sqlite.address import SqliteAddress
-from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection, Displaced, connect
+from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection, FileReplaced, connect
 from everpoll.drivers.sqlite.faults import BROKEN, code_of, explained
 from everpoll.errors import NotRunning
 
@@ -58,7 +58,7 @@ class Op(Generic[T]):
     ) -> None:
         self.run = run
         self.wakes = wakes
-        """Ring the bell when it is committed."""
+        """Whether to wake the listeners of the file when it is committed."""
         self.cancel = cancel
         """… and say that a running task may have to be canceled."""
         self.due_s = due_s
@@ -222,11 +222,11 @@ class Lane:
         """Give these operations this error, and the connection up if it cannot be trusted any more."""
         if self._con is not None:
             self._con.undo()
-        if isinstance(error, Displaced) and str(error) != self._logged:
+        if isinstance(error, FileReplaced) and str(error) != self._logged:
             self._logged = str(error)
             logger.error("%s", error)
         is_broken = isinstance(error, sqlite3.Error) and code_of(error) in BROKEN
-        if is_broken or (isinstance(error, Displaced) and error.must_close):
+        if is_broken or (isinstance(error, FileReplaced) and error.must_close):
             self._disconnect()
         explained_error = explained(error, self._address.path)
         if explained_error is not error:

@@ -248,12 +248,12 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
         """See the contract. It is never away."""
         await asyncio.sleep(delay_s)
 
-    def pulse(self) -> "MemoryPulse":
+    def heartbeat_connection(self) -> "MemoryHeartbeatConnection":
         """See the contract."""
-        return MemoryPulse(self)
+        return MemoryHeartbeatConnection(self)
 
 
-class MemoryPulse:
+class MemoryHeartbeatConnection:
     """The heartbeat's way in: the store's lock makes it safe from any thread."""
 
     def __init__(self, store: MemoryStore) -> None:

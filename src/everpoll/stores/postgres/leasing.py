@@ -23,7 +23,7 @@ from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased, Settlement, Wor
 from everpoll.stores.limit_looks import LimitLooks
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.held_leases import HeldLeases
-from everpoll.stores.postgres.marks import Behind, Marks, Ranges
+from everpoll.stores.postgres.marks import Marks, Ranges, SweepQuery
 
 logger = logging.getLogger("everpoll.stores")
 
@@ -293,7 +293,7 @@ class Leasing:
         if row["made_queues"]:
             self._marks.made_ready(zip(row["made_queues"], row["made_from"], strict=True))
 
-    async def _look_behind(self, behind: Behind) -> None:
+    async def _look_behind(self, behind: SweepQuery) -> None:
         try:
             row = await self._sweeping.row(
                 BEHIND, behind.wanted, behind.waits_from, behind.queues, behind.ranks, behind.dues

@@ -8,7 +8,7 @@ nothing waiting was due. The gaps between known ranks stay covered: a new priori
     full looks are cheap ──▶ every look is full, but for those in the middle of a run of full batches
     full looks are slow  ──▶ looks are marked; a sweep on another connection finds what lies behind the marks
 
-Marks are a hint for speed, never the truth. Behind one may lie: a row committed late, one handed back, rescued or
+Marks are a hint for speed, never the truth. SweepQuery one may lie: a row committed late, one handed back, rescued or
 promoted, one whose lease was rolled back. Therefore
 
 - in a run of full batches a full look comes whenever twenty times as long has passed as the last one took, and a
@@ -62,7 +62,7 @@ class Ranges:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class SweepQuery:
     """What a sweep asks about: the arrays that `everpoll.behind` takes."""
 
     wanted: list[str]
@@ -147,17 +147,19 @@ class Marks:
         """Look everywhere next: something lies behind the marks. May be called from any thread."""
         self._wants_full = True
 
-    def sweep(self, queues: Sequence[str]) -> Behind | None:
+    def sweep(self, queues: Sequence[str]) -> SweepQuery | None:
         """Return what the next sweep should ask about; None: none is due."""
         if not self.are_needed or self._clock() < self._sweep_at:
             return None
         self._sweep_at = float("inf")
         marks = [(queue, rank, due) for queue in queues for rank, due in self._seen.get(queue, {}).items()]
-        return Behind(
+        return SweepQuery(
             list(queues), self._waits_from(queues), *map(list, zip(*marks, strict=True) if marks else ([],) * 3)
         )
 
-    def swept(self, asked: Behind, took_s: float, found: Iterable[tuple[str, int, datetime]], *, is_late: bool) -> bool:
+    def swept(
+        self, query: SweepQuery, took_s: float, found: Iterable[tuple[str, int, datetime]], *, is_late: bool
+    ) -> bool:
         """Note what a sweep found behind the marks; return whether there is a reason to look now."""
         self._sweep_at = self._clock() + took_s / SWEEP_SHARE
         if took_s < SLOW_S:
@@ -165,7 +167,7 @@ class Marks:
         before = len(self._found)
         self._found.update({(queue, rank): due for queue, rank, due in found})
         if is_late:
-            for queue in asked.wanted:
+            for queue in query.wanted:
                 self._waits.pop(queue, None)
         return is_late or len(self._found) > before
 

@@ -8,7 +8,7 @@ one more at its end. What goes wrong here costs latency only: every worker also 
 import asyncio
 import logging
 
-from everpoll.drivers.postgres.dial import CLOSE_TIMEOUT_S
+from everpoll.drivers.postgres.connector import CLOSE_TIMEOUT_S
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError
 
@@ -31,7 +31,7 @@ class Notifier:
 
     def rides(self) -> bool:
         """Return whether the next statement should carry a notification; if not, one is sent separately, later."""
-        self._come_home()
+        self._bind_to_event_loop()
         now = asyncio.get_running_loop().time()
         if now - self._sent_at >= WINDOW_S:
             self._sent_at = now
@@ -45,12 +45,12 @@ class Notifier:
 
     def soon(self) -> None:
         """Send a notification soon: something was committed without one."""
-        self._come_home()
+        self._bind_to_event_loop()
         self._later()
 
     async def close(self) -> None:
         """Send the pending notification now."""
-        self._come_home()
+        self._bind_to_event_loop()
         if self._trailing is not None:
             self._trailing.cancel()
             self._send()
@@ -74,7 +74,7 @@ class Notifier:
         except EverpollError as error:
             logger.debug("could not notify: %s", error)
 
-    def _come_home(self) -> None:
+    def _bind_to_event_loop(self) -> None:
         """Forget timers of another event loop: they ended with it."""
         event_loop = asyncio.get_running_loop()
         if self._event_loop is not event_loop:

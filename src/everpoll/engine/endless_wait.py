@@ -11,7 +11,7 @@ PATIENCE = 600
 """Looks without news: ten minutes of virtual time."""
 
 
-async def refuse_to_wait_alone(store: Store, looks: int) -> None:
+async def refuse_endless_wait(store: Store, looks: int) -> None:
     """Raise `NotRunning` where no worker lives that could bring news, and none was started for a while."""
     is_virtual = store.beats_in_loop
     if is_virtual and looks and looks % PATIENCE == 0 and not any(one.is_alive for one in await store.workers()):

@@ -22,7 +22,7 @@ SHOWN = 5
 OTHERS = "others"
 
 
-class RationedLog:
+class RateLimitedLog:
     """The lines of one logger that share a ration."""
 
     def __init__(self, logger: logging.Logger, lines: int = LINES) -> None:
