@@ -129,13 +129,13 @@ class SchedulingFleet:
     async def _settle(self, worker: int, runs: list[Run]) -> None:
         await self.store.settle(worker, [await self.app.schedules.run(run) for run in runs])
 
-    async def slots(self) -> Counter[tuple[str, float]]:
-        """How often each slot of each schedule has enqueued its job."""
+    async def times(self) -> Counter[tuple[str, float]]:
+        """How often each time of each schedule has enqueued its job."""
         found: Counter[tuple[str, float]] = Counter()
         after = None
         while True:
             page = await self.store.tasks(TaskFilter(kind="job"), limit=1_000, after=after)
-            found.update((one.name, one.args["slot"]) for one in page.tasks)
+            found.update((one.name, one.args["scheduled_for"]) for one in page.tasks)
             if (after := page.after) is None:
                 return found
 

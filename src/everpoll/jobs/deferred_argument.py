@@ -33,7 +33,7 @@ class LaterCall(Struct, gc=False, omit_defaults=True):
     args: list[Raw] = []
     kwargs: dict[str, Raw] = {}
     trace: Raw | UnsetType = UNSET
-    slot: Raw | UnsetType = UNSET
+    scheduled_for: Raw | UnsetType = UNSET
     input: Raw | UnsetType = UNSET
     takes: str | UnsetType = UNSET
     group: int | UnsetType = UNSET
@@ -87,7 +87,7 @@ def arrived(call: LaterCall, name: str) -> str:
             f"{name} takes the result of the task before it, which was not done; retry that task first, and this "
             "one after it"
         )
-    return _encoder.encode(LaterCall([call.input, *call.args], call.kwargs, call.trace, call.slot)).decode()
+    return _encoder.encode(LaterCall([call.input, *call.args], call.kwargs, call.trace, call.scheduled_for)).decode()
 
 
 def _without(function: Callable[..., Any], first: inspect.Parameter) -> Callable[..., Any]:

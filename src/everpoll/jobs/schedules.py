@@ -1,11 +1,11 @@
 """The schedules that one app registers.
 
-    registered ──app starts──▶ published: one task for each name ──slot──▶ enqueues its job, due again at the next slot
+    registered ──app starts──▶ published: one task for each name ──▶ enqueues its job, and is due at the next time
 
-Promises: each slot enqueues its job exactly once over the fleet (`schedule_runs`). The database's clock decides. Every
-worker that has schedules runs those of all others, so no worker leads; a schedule that no live worker registers
-enqueues nothing, and is removed after an hour. The slots in between are treated as `missed=` says once a worker
-registers it again.
+Promises: each scheduled time enqueues its job exactly once over the fleet (`schedule_runs`). The database's clock
+decides. Every worker that has schedules runs those of all others, so no worker leads; a schedule that no live worker
+registers enqueues nothing, and is removed after an hour. The times in between are treated as `missed=` says once a
+worker registers it again.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ class Schedule:
     def __init__(self, name: str, task: NewTask, timetable: Timetable, missed: Missed) -> None:
         self.name = name
         self.task = task
-        """What each slot enqueues."""
+        """What it enqueues each time."""
         self.timetable = timetable
         self.missed = missed
 
@@ -114,6 +114,6 @@ class Schedules(Mapping[str, Schedule]):
 
 
 async def _left_memory(store: Store, name: str) -> str:
-    """Return the memory of a schedule that a rescue ended because its workers died; its slots are made up for."""
+    """Return the memory of a schedule that a rescue ended because its workers died: it goes on from there."""
     found = await store.find(KIND, name)
     return encode(found.memory or {}) if found is not None and found.state == "failed" else "{}"
