@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everpoll import Backoff, Budget, Everpoll, RunCanceled
-from everpoll.engine.waiters import LOOK_LIMIT
+from everpoll.engine.waiters import QUERY_LIMIT
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable, TaskNotFound
 from everpoll.stores import limits
 from everpoll.stores.contract import NewEvent, NewTask
@@ -390,7 +390,7 @@ async def _done_at(stage: WatchStage, w: Any, at: float) -> Any:
 def test_what_has_changed_is_read_before_the_first_looks_of_many_new_callers(stage: WatchStage) -> None:
     async def scene() -> None:
         store: Any = await stage.app.store()
-        ids = [one.id for one in await store.enqueue([one_task(store, number) for number in range(5 * LOOK_LIMIT)])]
+        ids = [one.id for one in await store.enqueue([one_task(store, number) for number in range(5 * QUERY_LIMIT)])]
         real = store.ended
 
         async def slow(task_ids: Any) -> Any:

@@ -149,7 +149,7 @@ class WorkRegistry:
     on_unregistered: Callable[[Run], Awaitable[Settlement]] | None = None
     """What becomes of a task without memory whose name, or whose version, is not registered here; None: it fails."""
     more_queues: Callable[[], Iterable[str]] | None = None
-    """Queues to lease from beside those of the works; asked before each look."""
+    """Queues to lease from beside those of the works; asked before each poll."""
     _queues: list[str] = field(default_factory=list)
     declared: set[str] = field(default_factory=set)
     """Names that this process registers beside those that it runs: schedules. Other workers read them."""
@@ -168,7 +168,7 @@ class WorkRegistry:
     def queues(self) -> list[str]:
         """Every queue that some work belongs to, and those that a front names beside them, sorted.
 
-        The poller asks for them with each look.
+        The poller asks for them with each poll.
         """
         return self._queues if self.more_queues is None else sorted({*self._queues, *self.more_queues()})
 

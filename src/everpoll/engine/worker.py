@@ -41,7 +41,7 @@ from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.engine")
 
-# How long a look under way may take to end, a canceled handler to clean up once the grace period is over, and
+# How long a poll under way may take to end, a canceled handler to clean up once the grace period is over, and
 # settlements to be written after that.
 LOOK_S = 2.0
 CANCEL_S = 2.0
@@ -112,7 +112,7 @@ class Worker:
             )
 
     def wake(self) -> None:
-        """Look for due tasks now."""
+        """Poll for due tasks now."""
         self._poller.wake()
 
     async def stop(self, grace: Duration = "10s") -> None:
@@ -283,7 +283,7 @@ class Worker:
         self.meter.beaten()
         if not beat.is_alive:
             self._pool.stop(StopReason.LOST)
-            # The next look gets the same answer, and signs on again. Missed heartbeats may have paused the poller.
+            # The next poll gets the same answer, and signs on again. Missed heartbeats may have paused the poller.
             self._poller.resume()
             self._poller.wake()
             return
