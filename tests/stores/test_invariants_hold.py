@@ -235,7 +235,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._check_next_due(looked.next_due_s, rooms, len(expected), most)
 
     def _fitting(self, due: list[ModelTask]) -> list[ModelTask]:
-        """The first, and those behind it for which one look has room."""
+        """The first, and those after it for which one look has room."""
         taken = 0
         for place, task in enumerate(due):
             taken += task.size

@@ -20,7 +20,7 @@ Waiting: TypeAlias = tuple[NewTask, "asyncio.Future[Enqueued]"]
 
 
 class Enqueuer:
-    """The one way in of this process."""
+    """Enqueues the tasks of all callers of this process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Loop showing: publishes the loops of a process that has no worker, by the heartbeat of a worker without queues.
+"""Loop publisher: publishes the loops of a process that has no worker, by the heartbeat of a worker without queues.
 
 Promises: starts beside the app and never keeps it from running: a database that is away is tried again in the
 background, and neither fails the start nor makes the app unhealthy. Leases nothing. Ends with the app.

@@ -1,4 +1,4 @@
-"""How a worker is to behave; every figure has a default that needs no thought."""
+"""The options of a worker. Each has a default that fits most programs."""
 
 import logging
 import os

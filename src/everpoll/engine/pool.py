@@ -7,7 +7,7 @@ costs more than all the rest of the engine. The first run that does suspend keep
 spare, scheduled before, takes over what waits.
 
 Promises: there are never more handlers than slots; each run yields exactly one settlement, whatever its handler does.
-A handler that goes on behind its deadline although it was canceled holds no slot: the pool settles its task, runs
+A handler that goes on after its deadline although it was canceled holds no slot: the pool settles its task, runs
 others in its place, and ignores its late end.
 A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back. A run that
 is stopped before it has begun is settled on the spot, however busy the event loop is, and never begins. No run sees

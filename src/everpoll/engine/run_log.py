@@ -1,4 +1,4 @@
-"""Narration: what the log says about runs of jobs and rows: start, end and failure, each once.
+"""Run log: logs the start, the end and the failures of each run of a job or a row, each once.
 
     debug     a run starts · a job snoozes
     info      done · canceled · handed back
@@ -29,7 +29,7 @@ ERROR_CHARS = 500
 
 
 class RunLogger:
-    """Tells of the runs of one worker."""
+    """Logs the runs of one worker."""
 
     def __init__(self) -> None:
         self._ends = {kind: RateLimitedLog(logger) for kind, logger in LOGGERS.items()}

@@ -6,8 +6,8 @@
 
 Promises: a rolling deployment loses nothing: tasks of the newer release wait for a worker of it, and a worker that
 signs on, or hears that something was set aside, asks for what it can run. Each such task costs the worker that cannot
-run it one lease; tasks behind it come up at once. A name is warned of once. Never asks more often than every
-`ASK_EVERY_S`, nor without a reason, but for a look every `LONGEST_REST_S`, should a notification get lost.
+run it one lease; tasks after it come up at once. A name is warned of once. Never asks more often than every
+`ASK_EVERY_S`, nor without a reason, but for a query every `LONGEST_REST_S`, should a notification get lost.
 """
 
 import asyncio

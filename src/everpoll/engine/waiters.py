@@ -209,7 +209,7 @@ class Waiters(Generic[Q, A]):
         """Read what is to be read, slice by slice; what changes meanwhile comes first."""
         now = asyncio.get_running_loop().time
         if self._cadence.follows_events and self._after is None:
-            # Before the first read: what happens after that is behind this position.
+            # Before the first read: what happens after that comes after this position.
             self._after = (await self._store.events(None, PAGE)).after
         while True:
             await self._read_slice()

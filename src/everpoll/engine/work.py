@@ -68,7 +68,7 @@ class Run(Struct, eq=False):
     is_abandoned: bool = False
     """The pool has settled the task without waiting for the handler any longer: what the handler returns is ignored."""
     overdue: Callable[[], Settlement] | None = None
-    """What becomes of the task if its handler goes on behind its deadline; set by the front. None: the
+    """What becomes of the task if its handler goes on after its deadline; set by the front. None: the
     rescue takes it back."""
     started: float = -1.0
     """When its handler began, by the event loop's clock; below 0: not yet."""

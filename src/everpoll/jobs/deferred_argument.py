@@ -55,7 +55,7 @@ class DeferredArgument:
             raise BadInput(f"{self._where} takes no argument by position, so that no other task can give it one")
         given = f", and {self._first.name!r} comes from the task before it, or is the group"
         self.shape = CallShape(name, _without(function, self._first), Task, given)
-        # The task may be the function's first parameter; the group comes right behind it then.
+        # The task may be the function's first parameter; the group comes right after it then.
         self._place = list(inspect.signature(function).parameters).index(self._first.name)
 
     def encode(self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None) -> str:

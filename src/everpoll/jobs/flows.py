@@ -3,7 +3,7 @@
     task = await fetch.call(url).then(parse).then(store, 7).enqueue()
 
 Promises: all tasks of a chain are enqueued in one transaction, or none. Each runs once the one before is done, and gets
-its result as first argument. A task that fails or is canceled cancels those behind it, and their trail names it.
+its result as first argument. A task that fails or is canceled cancels those after it, and their trail names it.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class JobCall(Generic[R]):
         return f"<call {self.job.name}({', '.join(given)})>"
 
     def then(self, following: "Job[..., Any] | JobCall[Any]", *extra: Any) -> "Chain":
-        """Run another job after this one, with its result as first argument and the extra ones behind it."""
+        """Run another job after this one, with its result as first argument and the extra ones after it."""
         return Chain((self, call_of(following, extra)))
 
     async def enqueue(self) -> Task[R]:
@@ -89,7 +89,7 @@ class Chain:
         return f"<chain {' → '.join(call.job.name for call in self.calls)}>"
 
     def then(self, following: "Job[..., Any] | JobCall[Any]", *extra: Any) -> "Chain":
-        """Run another job after the last one, with its result as first argument and the extra ones behind it."""
+        """Run another job after the last one, with its result as first argument and the extra ones after it."""
         return Chain((*self.calls, call_of(following, extra)))
 
     async def enqueue(self) -> Task[Any]:
@@ -156,7 +156,7 @@ def call_of(given: object, extra: tuple[Any, ...] = ()) -> JobCall[Any]:
     """Return the call that `then` was given: a call, or a job with its further arguments."""
     if isinstance(given, JobCall):
         if extra:
-            raise BadInput(f"{given!r} has its arguments: write .then({given.job.name}.call(…)), and nothing behind it")
+            raise BadInput(f"{given!r} has its arguments: write .then({given.job.name}.call(…)), and nothing after it")
         return given
     call: JobCall[Any] | None = given.call(*extra) if hasattr(given, "call") and hasattr(given, "enqueue") else None
     if isinstance(call, JobCall):

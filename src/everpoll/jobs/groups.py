@@ -83,7 +83,7 @@ class NewGroup:
         return f"<group of {len(self._calls)}>"
 
     def then(self, callback: "Job[..., Any] | JobCall[Any]", *extra: Any) -> "NewGroup":
-        """Run a job once all have ended, with the group as first argument and the extra ones behind it."""
+        """Run a job once all have ended, with the group as first argument and the extra ones after it."""
         if self._callback is not None:
             raise BadInput(f"this group has a callback, {self._callback.job.name!r}: one job may follow a group")
         return NewGroup(self._jobs, self._calls, call_of(callback, extra))

@@ -1,4 +1,4 @@
-"""One run of a schedule: enqueue the job of each scheduled time that has come, and settle the schedule behind them.
+"""One run of a schedule: enqueue the job of each scheduled time that has come, and then settle the schedule.
 
 Promises: the jobs are enqueued in the transaction of the settlement, or not at all. A schedule that no live worker
 registers enqueues nothing, asks again every `UNREGISTERED_S`, and is removed after `FORGOTTEN_S`.

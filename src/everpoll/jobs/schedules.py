@@ -106,7 +106,7 @@ class Schedules(Mapping[str, Schedule]):
         return await list_schedules(await self._store())
 
     async def run(self, run: Run) -> Settlement:
-        """Enqueue what is due, and settle the schedule behind it: what the engine calls."""
+        """Enqueue what is due, and then settle the schedule: what the engine calls."""
         return await run_schedule(run, self._is_registered)
 
     async def _is_registered(self, name: str) -> bool:

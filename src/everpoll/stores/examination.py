@@ -190,7 +190,7 @@ class DueTasks(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """Everything that was gathered. None: this kind of store has nothing of that."""
+    """Everything that was gathered. None: this kind of store has no such fact."""
 
     place: str
     """The database, for people."""

@@ -1,4 +1,4 @@
-"""What the stores read, as callers see it. Pure; each store brings the rows.
+"""Answers about services, made of the rows that a store has read. Pure.
 
 Looks that are not rolled up and packed looks may interleave, because a look can arrive late: of both the newest are
 taken, as many as the caller wants, and then the newest of all.

@@ -1,4 +1,4 @@
-"""Overlaps: a look stands until the next one, whichever process made it. Pure.
+"""Overlaps: a look counts until the next look at its service, whichever process made it. Pure.
 
     as planned    A ├──────────────────┤
                           B ├──────────────────┤

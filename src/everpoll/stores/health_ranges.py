@@ -1,4 +1,4 @@
-"""Ranges of history: which days, hours and minutes make up a range, and what they come to. Pure.
+"""Ranges of history: which days, hours and minutes make up a range, and their totals. Pure.
 
        from_at                                                        to_at
           │ minutes │ hours │ days  …  days │ hours │ minutes │ looks   │

@@ -12,7 +12,7 @@ WRITES = frozenset(
 
 
 class ProcessStore:
-    """All of a store, through the process's gate; lease and settle have crash points before and behind them."""
+    """All of a store, through the process's gate; lease and settle have crash points before and after them."""
 
     beats_in_loop = True
 

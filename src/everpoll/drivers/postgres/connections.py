@@ -10,7 +10,7 @@ the connection that listens while there is another, so it delays neither notific
 
 Where the server refuses one more (too many for the server, the database or the role), the lanes share what there is,
 and growing is tried again later, spread by chance. The heartbeat goes first: until it is connected, the lanes have one;
-while the server refuses it, they give up what is idle. Never: stands still with connections that others need.
+while the server refuses it, they give up what is idle. Never: keeps idle connections that other processes need.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ class Connections:
         )
 
     def await_heartbeat(self) -> None:
-        """Do with one connection until the heartbeat that is about to connect has its own."""
+        """Open no second connection until the heartbeat, which is about to connect, has its own."""
         self._heartbeat_due_at = asyncio.get_running_loop().time() + HEARTBEAT_DUE_S
         self._heartbeat_here.clear()
 

@@ -29,7 +29,7 @@ KEEP_MEMORY = "select octet_length(repeat(x, 2048)) from (select repeat('x', 204
 
 
 class Lane:
-    """A way for one kind of call; a busy one for large answers, again and again; a slow one for what may take long.
+    """Runs calls of one kind, one at a time. Busy: most answers are large. Slow: a call may take long.
 
     `on_connect` is called before the first statement, and before the next one after any connection of the store broke.
     """

@@ -32,7 +32,7 @@ from everpoll.policy import Backoff, human
 
 logger = logging.getLogger("everpoll.stores")
 
-# What is said on a channel; anything else is not for us.
+# The payloads of everpoll's own notifications; others are ignored.
 WAKE, CANCEL, ROOM = "", "c", "r"
 
 PROVE_S = 30.0

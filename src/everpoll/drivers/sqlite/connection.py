@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.faults import BUSY, code_of
-from everpoll.drivers.sqlite.file_identities import Paths, Place
+from everpoll.drivers.sqlite.file_identities import FileIdentities, Paths
 from everpoll.errors import StoreUnavailable
 
 PATIENCE_S = 5.0
@@ -63,7 +63,7 @@ class Connection(sqlite3.Connection):
 
     path: Path
     paths: Paths
-    place: Place
+    place: FileIdentities
     _checked_at = _look_at = 0.0
 
     @property
@@ -85,7 +85,7 @@ class Connection(sqlite3.Connection):
             self._look_at = 0.0
             self._judge(found)
 
-    def _judge(self, found: Place) -> None:
+    def _judge(self, found: FileIdentities) -> None:
         """Raise, unless the others were only made since."""
         before = self.place
         if found.main != before.main:
@@ -99,7 +99,9 @@ class Connection(sqlite3.Connection):
         self.place = found
 
     def _save_log(self) -> bool:
-        """Copy what only this connection and its like can still read into the database; whether all of it is there.
+        """Copy what the deleted log holds into the database; return whether all of it is copied.
+
+        Only connections that opened the log before it was deleted can read it.
 
         It empties the deleted log, too: were that put back one day, old pages would overwrite newer ones.
         """
@@ -265,7 +267,7 @@ def _opened(address: SqliteAddress, paths: Paths, patience_s: float, mode: str, 
     return con
 
 
-def _has_the_files_of(con: Connection, before: Place) -> bool:
+def _has_the_files_of(con: Connection, before: FileIdentities) -> bool:
     """Return whether it is known which files a new connection has: none was deleted or replaced while it was opened.
 
     That happens where another process closes the last connection, which deletes them, at the same moment.

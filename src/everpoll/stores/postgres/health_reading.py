@@ -77,7 +77,7 @@ async def dependencies(lane: Lane, service: str) -> list[DependencyInfo]:
 
 
 async def edges(lane: Lane, after: tuple[str, str], limit: int) -> EdgePage:
-    """Return what services report, behind a service and a name."""
+    """Return what services report, after a service and a name."""
     found = tuple(Edge(*row) for row in await lane.rows(EDGES, *after, limit + 1))
     page = found[:limit]
     return EdgePage(page, (page[-1].service, page[-1].name) if len(found) > limit else None)

@@ -299,7 +299,7 @@ class Leasing:
                 BEHIND, behind.wanted, behind.waits_from, behind.queues, behind.ranks, behind.dues
             )
         except Exception as error:  # noqa: BLE001 - a sweep is repeated
-            logger.debug("could not look behind the marks: %s", error)
+            logger.debug("could not search before the marks: %s", error)
             self._marks.sweep_failed()
             return
         found = zip(row["queues"] or (), row["ranks"] or (), row["dues"] or (), strict=True)

@@ -66,7 +66,7 @@ class _Search:
         """Whether there are conditions that no index has."""
 
     def end(self) -> list[Any]:
-        """Return the last task that is looked at, where there are more behind it, in the table that has more of them.
+        """Return the last task that is looked at, where there are more after it, in the table that has more of them.
 
         Its id only, which the index has: reading 10,000 rows to skip them would take as long as the page itself.
         """

@@ -1,4 +1,4 @@
-"""Notifying other processes that there is something to do, seldom enough.
+"""Notifications to other processes that tasks are due, bundled so that there are few of them.
 
 NOTIFY takes a lock at commit that all notifying transactions of the whole server queue for, so one per task would cap
 everything. Instead the first statement after a quiet moment carries one, and all that follow within the window share

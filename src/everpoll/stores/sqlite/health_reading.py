@@ -121,7 +121,7 @@ def dependencies(con: Connection, service: int) -> list[DependencyInfo]:
 
 
 def edges(con: Connection, after: tuple[str, str], limit: int) -> EdgePage:
-    """Return what services report, behind a service and a name."""
+    """Return what services report, after a service and a name."""
     rows = con.execute(EDGES, {"service": after[0], "name": after[1], "limit": limit + 1}).fetchall()
     found = tuple(Edge(service, name, canonical, status, bool(gone)) for service, name, canonical, status, gone in rows)
     page = found[:limit]

@@ -20,7 +20,7 @@ from everpoll.stores.sqlite.reading import ENDED, LIVE, instant, payload_bytes, 
 from everpoll.stores.task_search import CREATED_SLACK_S, condition, created_before, is_of_ends, needles, searched
 
 SLACK_US = microseconds(CREATED_SLACK_S)
-# The first task at that id or behind it.
+# The first task at that id or after it.
 NEXT = "select id, created_at from {table} where id >= ? order by id limit 1"
 # Its id only, which the index has: reading every row to skip it would take as long as the page itself.
 END = "select t.id {} order by t.id desc limit 1 offset :searched"

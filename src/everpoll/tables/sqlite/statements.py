@@ -136,7 +136,7 @@ class Statements(Phrases, TableStatements[Sql]):
     def _has_today(self) -> bool:
         """True if due times are texts, which may have a `T` or a space between date and time.
 
-        `T` sorts behind a space, so instants of today are compared with a limit in their own form.
+        `T` sorts after a space, so instants of today are compared with a limit in their own form.
         """
         return self.kinds["due_at"] is Kind.TEXT
 
