@@ -179,7 +179,7 @@ async def test_hurry_beats_at_once() -> None:
     heart = Heart(connection, SLOW_S)
     await heart.beat()
     for _ in range(2):
-        heart.heartbeat.hurry()
+        heart.heartbeat.beat_now()
         await heart.beat()
     await heart.heartbeat.stop()
     assert connection.beats == 3
@@ -222,7 +222,7 @@ async def test_a_beat_that_succeeds_in_time_keeps_silence_away() -> None:
     connection = FakeConnection(lambda beat: Beat(is_alive=True) if beat % 3 == 0 else gone(beat))
     heart = Heart(connection, SLOW_S)
     for _ in range(5):
-        heart.heartbeat.hurry()
+        heart.heartbeat.beat_now()
         before = connection.beats
         await asyncio.get_running_loop().run_in_executor(None, connection.wait_for, before + 1)
     assert heart.silences.empty()

@@ -7,7 +7,7 @@ from typing import TypeVar
 from everpoll.doctor import database, fleet, services, storage
 from everpoll.doctor.diagnosis import Check, Diagnosis, Verdict, fine, problem, warning
 from everpoll.doctor.fleet import Fleet
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.monitors.alerts.mailbox import KIND as MAILBOX
 from everpoll.stores.examination import Examiner, Facts, NotGathered
 
@@ -27,7 +27,7 @@ async def diagnose(
 
 def judged(facts: Facts, transaction_age_s: float, registered: Collection[str], now: float) -> tuple[Check, ...]:
     """Return every check that this kind of store has, in the order in which people read them."""
-    workers = Fleet(()) if isinstance(facts.workers, NotGathered) else Fleet(facts.workers, gone_here(facts.workers))
+    workers = Fleet(()) if isinstance(facts.workers, NotGathered) else Fleet(facts.workers, ended_here(facts.workers))
     due = () if isinstance(facts.due, NotGathered) else facts.due
     # What is judged with the help of the workers cannot be judged without them.
     of_workers = facts.workers if isinstance(facts.workers, NotGathered) else None

@@ -56,7 +56,7 @@ class Heartbeat:
         self._thread.start()
         self._watch()
 
-    def hurry(self) -> None:
+    def beat_now(self) -> None:
         """Beat now: a task may have to be canceled."""
         self._nudged.set()
 

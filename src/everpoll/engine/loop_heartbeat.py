@@ -39,7 +39,7 @@ class LoopHeartbeat:
         """Begin; the sign-on just before counts as heard."""
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="everpoll-heartbeat")
 
-    def hurry(self) -> None:
+    def beat_now(self) -> None:
         """Beat now: a task may have to be canceled."""
         self._nudged.set()
 

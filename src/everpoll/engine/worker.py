@@ -78,7 +78,7 @@ class Worker:
             options.slots,
             settler.add,
             signals.slot_freed,
-            store.hand_over,
+            store.yield_to_thread,
             Observers(tally, options.label, settler.completed),
         )
         capacity = Capacity(self._pool, lambda: settler.backlog, signals)
@@ -308,7 +308,7 @@ class Worker:
 
     def _woken(self, wake: Wake) -> None:
         if wake.cancel and len(self._pool) and self._heartbeat is not None:
-            self._heartbeat.hurry()
+            self._heartbeat.beat_now()
         self._poller.wake(wake)
 
     def _fence(self, silence_s: float) -> None:

@@ -9,7 +9,7 @@ its result as first argument. A task that fails or is canceled cancels those aft
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from everpoll.engine.held_keys import past_locks
+from everpoll.engine.held_keys import retry_while_locked
 from everpoll.engine.tracing import enqueueing, tracer
 from everpoll.errors import BadInput, KeyTaken
 from everpoll.jobs.options import EnqueueOptions
@@ -174,7 +174,7 @@ async def enqueue_flow(jobs: "Jobs", flow: Sequence[FlowTask], name: str) -> lis
 
 
 async def _enqueued(jobs: "Jobs", store: Store, flow: Sequence[FlowTask]) -> list[Enqueued]:
-    answers = await past_locks(lambda: store.enqueue_flow(flow))
+    answers = await retry_while_locked(lambda: store.enqueue_flow(flow))
     for one, answer in zip(flow, answers, strict=True):
         if not answer.is_new and answer.id:
             raise KeyTaken(

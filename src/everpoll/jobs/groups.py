@@ -34,7 +34,7 @@ PAGE = 1_000
 
 
 class GroupInfo(Struct, frozen=True, kw_only=True):
-    """How far a group is. Members that history has no more are in none of the counts, and in `total`."""
+    """How far a group is. Members that history has dropped count in `total` only."""
 
     id: int
     """Of the task that waits for the members."""

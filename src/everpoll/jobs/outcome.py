@@ -1,4 +1,4 @@
-"""What becomes of a job's run: pure decisions from what the function did to how its task is settled.
+"""Outcome of a job's run: decides how its task is settled, from what the function returned or raised. Pure.
 
 returns a value   done                        returns Snooze("30s")   the same task later, no attempt used
 raises            retry, then failed          returns Cancel("why")   canceled

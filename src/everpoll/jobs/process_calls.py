@@ -41,7 +41,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     value: Raw | UnsetType = UNSET
     snooze_s: float | None = None
     cancel: str | None = None
-    unkept: str | None = None
+    not_stored: str | None = None
     """Why the value that it returned cannot be stored as JSON."""
     error: dict[str, str] | None = None
     verdict: Verdict = ORDINARY
@@ -103,8 +103,8 @@ class ProcessCalls:
             return Snooze(answer.snooze_s)
         if answer.cancel is not None:
             return Cancel(answer.cancel)
-        if answer.unkept is not None:
-            return UnstorableResult(answer.unkept)
+        if answer.not_stored is not None:
+            return UnstorableResult(answer.not_stored)
         return None if answer.value is UNSET else msgspec.json.decode(answer.value)
 
 

@@ -126,7 +126,7 @@ class Due(Struct, frozen=True):
     last: float
     """Scheduled times up to here are dealt with."""
     next_at: float
-    """When to look again; may lie in the past."""
+    """The next scheduled time; may be in the past."""
 
 
 def due(timetable: Timetable, missed: Missed, last: float, now: float) -> Due:

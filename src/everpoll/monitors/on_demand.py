@@ -48,7 +48,7 @@ class ServicesOnDemand:
             from everpoll.monitors.services import Services  # noqa: PLC0415
 
             self._services = Services(self._store, self._wall, self._options().label)
-            self._standby.hurry()
+            self._standby.start_now()
         return self._services
 
     async def start(self) -> None:

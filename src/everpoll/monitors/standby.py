@@ -40,7 +40,7 @@ class Standby:
             following = self._wait(finds_others)
             self._waiting = asyncio.get_running_loop().create_task(following, name="everpoll-services-standby")
 
-    def hurry(self) -> None:
+    def start_now(self) -> None:
         """Begin now, because this process has services. After `start`, only the event loop's thread may call this."""
         self._is_wanted = True
         self._changed.set()

@@ -1,4 +1,4 @@
-"""Policies: when to look again, when to stop asking, what to believe.
+"""Policies: pure decisions about waits, retries, budgets, breakers, rates and evidence.
 
 Promises: every answer follows from the arguments alone; a state goes in and a new one comes out. Never reads a clock,
 draws a number, logs or waits; the rooms above do that.

@@ -1,13 +1,14 @@
-"""Liveness: which other workers are dead, judged by one worker from what it has seen itself.
+"""Liveness: decides which other workers are dead, from the heartbeats that this worker has seen.
 
     its beat number changes ──▶ alive       its number stands still over a whole lease ──▶ dead
                                   ▲                           │
                                   └─ the watcher was cut off ─┘   the watch starts over
 
-A worker is dead if it does not beat while the watcher does. An outage that both share (the database is away, frozen or
-restarted, a pooler hangs, a machine is paused) also stops the watcher's own beats: the watcher has a gap in its looks,
-and starts over. The wall clock is not used, so a clock that steps declares no worker dead. A verdict names the beat
-number that stood still, so it is void if that worker beats before the verdict arrives.
+The watcher is the worker that judges. A worker is dead if it does not beat for a whole lease while the watcher does. An
+outage that both share (the database is away, frozen or restarted, a pooler hangs, a machine is paused) also stops the
+watcher's own beats. So after a gap in its own beats the watcher starts over. The wall clock is not used: a step of it
+declares no worker dead. A verdict names the beat number that stood still, so it has no effect if that worker beats
+before the verdict reaches the store.
 
 Promises: a worker that beats at least every half of its lease, while the watcher does too, is never called dead. One
 that has stopped is called dead within one lease and one beat of the watcher. Never reads a clock.
@@ -32,7 +33,7 @@ class OtherWorker(NamedTuple):
 
 
 class Standstill(NamedTuple):
-    """A beat number, and since when it has been seen by the watcher's steady clock."""
+    """A beat number, and when the watcher saw it first, by the watcher's steady clock."""
 
     beats: int
     since: float
@@ -40,7 +41,7 @@ class Standstill(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """What one worker has seen of the others."""
+    """What the watcher has seen of the other workers."""
 
     looked_at: float | None = None
     """When the last look that was answered was sent."""

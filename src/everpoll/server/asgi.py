@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from everpoll.server.access import Access, Role, address_of
 from everpoll.server.answers import Reply, json_response
 from everpoll.server.dashboard_files import dashboard_file
-from everpoll.server.login import asked_page, log_in, log_out, logged_in_page, login_page, wants_page
+from everpoll.server.login import log_in, log_out, logged_in_page, login_page, requested_page, wants_page
 from everpoll.server.mounts import segments_of
 from everpoll.server.plain_pages import ICON, STYLESHEET, stylesheet
 from everpoll.server.problems import RETRY_S, Problem, problem_of, response_of
@@ -194,7 +194,7 @@ class HttpApp:
 
     def _refused(self, request: Request, segments: list[str] | None) -> Response:
         if wants_page(request):
-            return login_page(request, back=asked_page(request, segments or [""]))
+            return login_page(request, back=requested_page(request, segments or [""]))
         raise Problem(
             401, "this call needs a token: send it as Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"}
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.engine.meter import PollerHealth
 from everpoll.jobs.schedule_listing import ScheduleInfo, list_schedules
 from everpoll.server import cursors
@@ -105,7 +105,7 @@ async def list_workers(call: ApiCall) -> WorkerPage:
     """Answer `GET /api/workers`."""
     query: FleetQuery = call.query
     found = await (await call.serving.store()).workers()
-    gone, after = gone_here(found), cursors.read_text("workers", query.after)
+    gone, after = ended_here(found), cursors.read_text("workers", query.after)
     of_tables = (item for one in call.serving.app.tables.values() if (item := _table_worker(one)) is not None)
     items = sorted((*(_worker(one, gone) for one in found), *of_tables), key=lambda one: (one.label, one.incarnation))
     rest = [one for one in items if after is None or _worker_place(one) > after]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from everpoll.engine.actors import action
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.engine.why_blocked import leading_to, why_blocked
@@ -129,7 +129,7 @@ async def explain_job(call: ApiCall) -> Why:
     workers = await store.workers()
     losses, queues = await store.losses(task.id), await store.queues()
     limit = None if task.limit is None else await store.limit(task.limit.key)
-    return without_secrets_in(why_task(task, workers, queues, losses, datetime.now(UTC), gone_here(workers), limit))
+    return without_secrets_in(why_task(task, workers, queues, losses, datetime.now(UTC), ended_here(workers), limit))
 
 
 async def cancel_job(call: ApiCall) -> JobDetail:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from everpoll.engine.actors import action
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.engine.why import Why
 from everpoll.errors import TaskNotFound, WatchNotFound
 from everpoll.http.stored_secrets import without_secrets
@@ -105,7 +105,7 @@ async def explain_run(call: ApiCall) -> Why:
     store, task = await call.serving.store(), await _asked_for(call)
     workers = await store.workers()
     losses, queues = await store.losses(task.id), await store.queues()
-    return without_secrets_in(why_run(task, workers, queues, losses, datetime.now(UTC), gone_here(workers)))
+    return without_secrets_in(why_run(task, workers, queues, losses, datetime.now(UTC), ended_here(workers)))
 
 
 async def cancel_run(call: ApiCall) -> RunDetail:

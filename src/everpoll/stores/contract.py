@@ -153,7 +153,7 @@ class Source(Protocol):
         ...
 
     @property
-    def hand_over(self) -> Callable[[], None] | None:
+    def yield_to_thread(self) -> Callable[[], None] | None:
         """For a store that works in a thread of its own: called in the middle of many short runs, it gives that thread
         the interpreter for a moment. None: nothing to call."""
         ...

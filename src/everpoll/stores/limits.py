@@ -109,7 +109,7 @@ def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator
         yield items[start:]
 
 
-def those_that_fit(items: Iterable[T], size: Callable[[T], int]) -> tuple[list[T], bool]:
+def fitting_items(items: Iterable[T], size: Callable[[T], int]) -> tuple[list[T], bool]:
     """Return the first item and those after it that READ_BYTES have room for, and whether any is left out.
 
     It takes one item more at most: a cursor reads no more rows than are returned.

@@ -105,7 +105,7 @@ class TableSource(ABC, Generic[C]):
     def _ddl(self, shape: C | None) -> Ddl: ...
 
     @property
-    def hand_over(self) -> Callable[[], None] | None:
+    def yield_to_thread(self) -> Callable[[], None] | None:
         """See the contract."""
         return None
 
@@ -178,7 +178,7 @@ class TableSource(ABC, Generic[C]):
         del incarnation  # each claim has its worker
         claims = self._claims.held(one.id for one in settlements)
         lost = await self._settle(batch_of(self.table, settlements, claims)) if claims else set()
-        self._claims.let_go(claims.keys() - lost)
+        self._claims.release(claims.keys() - lost)
         return lost | {one.id for one in settlements if one.id not in claims}
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
@@ -195,7 +195,7 @@ class TableSource(ABC, Generic[C]):
                 is_ours = fence == [claim.worker, claim.started_at]
                 if is_as_left(self.table, written(self.table, one), status, is_ours):
                     before.add(one.id)
-        self._claims.let_go(before)
+        self._claims.release(before)
         return before
 
     async def note_loss(self, task_id: int, note: str) -> None:

@@ -15,7 +15,7 @@ from everpoll.errors import BadInput
 from everpoll.policy import Backoff, Duration, human, seconds, shown
 from everpoll.stores.contract import QueueInfo, Store
 
-# Most tests enqueue a handful of quick jobs: the first looks come quickly.
+# Most tests enqueue a handful of quick jobs: the first queries come quickly.
 CADENCE = Backoff("1ms", factor=1.5, cap="50ms", jitter=0)
 
 

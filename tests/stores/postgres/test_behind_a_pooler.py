@@ -135,7 +135,7 @@ async def test_a_session_pooler_lets_notifications_through(url: str) -> None:
 async def test_what_was_listened_to_by_mistake_is_let_go(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pooler that nothing gives away until the proof fails: the session that listens is found, and stops."""
     monkeypatch.setattr(listener, "ANSWER_S", 0.2)
-    monkeypatch.setattr(listener, "MEETINGS", 0)
+    monkeypatch.setattr(listener, "COMPARISONS", 0)
     async with Pooler(url, 4) as pooler:
         store = PostgresStore(pooler.url + "?statement_cache=0")
         await store.listen(lambda _: None)

@@ -79,7 +79,7 @@ class Connector:
             target_session_attrs=self.address.target,
         )
 
-    def insist_on_read_committed(self) -> None:
+    def require_read_committed(self) -> None:
         """Ask for it from the next connection on. Only where the database's default differs: poolers refuse it."""
         self._sessions.settings["default_transaction_isolation"] = "read committed"
 

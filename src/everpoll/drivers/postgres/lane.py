@@ -84,7 +84,7 @@ class Lane:
             reach.reached()
         return answer
 
-    def stay(self) -> Slot:
+    def pin_connection(self) -> Slot:
         """Use only the connection that was used last from now on."""
         assert self._last is not None, "nothing was asked yet"
         self._request = ConnectionRequest(only=self._last)
@@ -101,7 +101,7 @@ class Lane:
                     self._connected()
                 return await use(slot.connection)
             except BaseException as error:
-                if not _spares_connection(error):
+                if not _keeps_connection(error):
                     self._connections.drop(slot)
                 if not (tries_left and faults.is_shared_statement(error)):
                     raise
@@ -140,7 +140,7 @@ async def _warm(slot: Slot) -> None:
     slot.is_warm = True
 
 
-def _spares_connection(error: BaseException) -> bool:
+def _keeps_connection(error: BaseException) -> bool:
     """Return whether the connection may go on. After a cancellation, also by a timeout, it may still be busy."""
     if isinstance(error, asyncpg.PostgresError):
         return not faults.ends_connection(error)

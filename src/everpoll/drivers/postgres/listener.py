@@ -41,11 +41,11 @@ RETRY = Backoff("50ms", cap="5s", jitter=0.2)
 PROVE = "select pg_notify($1, '')"
 ASK = "select pg_notify($1, $2)"
 SESSION = "select pg_backend_pid()"
-MEETINGS = 4
+COMPARISONS = 4
 """How often a session is compared with that of another connection before it counts as our own. A pooler that deals
 sessions by turns, or the most recently used one, is found out by the first."""
 UNLISTEN_TRIES = 10
-DEAF = Backoff("5s", factor=3, cap="10m", jitter=0.2)
+NO_NOTIFICATIONS = Backoff("5s", factor=3, cap="10m", jitter=0.2)
 """Where notifications do not arrive although the connection works, a pooler stands between: that rarely changes."""
 
 
@@ -111,7 +111,7 @@ class Listener:
                         await connection.listen()
                 self._push.fail()
                 deaf += 1
-                wait_s = DEAF.delay(deaf, self._rng)
+                wait_s = NO_NOTIFICATIONS.delay(deaf, self._rng)
                 logger.warning(
                     "notifications of Postgres do not arrive, as behind a transaction pooler: polling instead; "
                     "next try in %s",
@@ -167,8 +167,8 @@ class ListeningConnection:
     async def open(self) -> bool:
         """Begin to listen; return whether notifications arrive."""
         await self._connections.heartbeat_is_here()
-        session = await self._lane.call(self._meet)
-        self._slot = self._lane.stay()
+        session = await self._lane.call(self._compare_session)
+        self._slot = self._lane.pin_connection()
         self._slot.on_drop = self._dropped
         async with asyncio.timeout(ANSWER_S * 2):
             if session != self._connection.get_server_pid() and await self._is_shared(session):
@@ -199,14 +199,14 @@ class ListeningConnection:
             self._slot.on_drop = None
             self._connections.leave(self._slot)
 
-    async def _meet(self, connection: Connection) -> int:
+    async def _compare_session(self, connection: Connection) -> int:
         self._connection = connection
         return int(await connection.fetchval(SESSION))
 
     async def _is_shared(self, session: int) -> bool:
         """Return whether a pooler shares our server session with others. One connection alone cannot tell."""
         other = Lane(self._connections, is_slow=True)  # keeps off the connection that is to listen
-        for _ in range(MEETINGS):
+        for _ in range(COMPARISONS):
             if await other.value(SESSION) == session:
                 return True
             if await self._lane.value(SESSION) != session:

@@ -125,7 +125,7 @@ class Lane:
         self._inbox.put(op)
         return op.future
 
-    def hand_over(self) -> None:
+    def yield_to_thread(self) -> None:
         """Let the thread go on, if it has something to do.
 
         Each statement that returns waits for the interpreter's lock, and a busy event loop keeps that for longer than

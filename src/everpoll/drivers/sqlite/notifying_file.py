@@ -48,7 +48,7 @@ class NotifyingFile:
             self._listeners.remove(listener)
             self.file_listeners.remove(listener)
 
-    def hand_over(self) -> None:
+    def yield_to_thread(self) -> None:
         """Let the writer's thread run for a moment."""
         if self.writer is not None:
-            self.writer.hand_over()
+            self.writer.yield_to_thread()

@@ -122,7 +122,7 @@ class Writer(Lane):
 
     def _rested(self, *, is_idle: bool) -> None:
         if self._listening and time.monotonic() >= self._look_at:
-            self._look_around()
+            self._check_for_commits()
         else:
             super()._rested(is_idle=is_idle)
         if self._con is not None and not self._stopping:
@@ -133,7 +133,7 @@ class Writer(Lane):
             self._checkpoints.disk_is_full()
         super()._failed(error, ops)
 
-    def _look_around(self) -> None:
+    def _check_for_commits(self) -> None:
         """Wake the listeners if another connection has committed."""
         rest_s = ALERT_S if time.monotonic() < self._alert_until else IDLE_S
         try:

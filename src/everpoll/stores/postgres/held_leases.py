@@ -50,7 +50,7 @@ class HeldLeases:
         held.update(leases)
         return known
 
-    def let_go(self, incarnation: int, settlements: Iterable[Settlement], lost: set[int]) -> None:
+    def release(self, incarnation: int, settlements: Iterable[Settlement], lost: set[int]) -> None:
         """Forget the leases that these settlements have ended; `lost`: the ids whose settlement the server rejected."""
         if held := self._held.get(incarnation):
             if not lost:

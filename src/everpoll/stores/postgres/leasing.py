@@ -77,7 +77,7 @@ class Leasing:
         """Forget it."""
         self._cards.pop(incarnation, None)
 
-    def let_go(self, settlements: Iterable[Settlement]) -> bool:
+    def release(self, settlements: Iterable[Settlement]) -> bool:
         """Forget leases that are settled or lost; return whether one of them counted for a limit."""
         if not self._limited:
             return False

@@ -29,7 +29,7 @@ class Notifier:
         self._trailing: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
 
-    def rides(self) -> bool:
+    def carries_notification(self) -> bool:
         """Return whether the next statement should carry a notification; if not, one is sent separately, later."""
         self._bind_to_event_loop()
         now = asyncio.get_running_loop().time()

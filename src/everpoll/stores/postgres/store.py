@@ -86,7 +86,7 @@ class PostgresStore:
     """Tasks in Postgres."""
 
     beats_in_loop = False
-    hand_over = None
+    yield_to_thread = None
 
     def __init__(self, url: str) -> None:
         connector = Connector(replace(read_address(url), schema="everpoll"))
@@ -139,7 +139,7 @@ class PostgresStore:
         place = self._connector.address.place
         await self._entrance.call(schema.migrate if migrate else lambda connection: schema.check(connection, place))
         if not await self._entrance.call(schema.is_read_committed):
-            self._connector.insist_on_read_committed()
+            self._connector.require_read_committed()
             await self._connections.close()
 
     async def close(self) -> None:
@@ -157,7 +157,7 @@ class PostgresStore:
         """See the contract."""
         if not tasks:
             return []
-        notify = self._notifier.rides()
+        notify = self._notifier.carries_notification()
         entrance = self._keyed_entrance if any(task.key is not None for task in tasks) else self._entrance
         try:
             answers = await repeated(lambda: enqueueing.enqueue(entrance, tasks, notify))

@@ -38,7 +38,7 @@ class Lanes(NotifyingFile):
 
     async def open(self, *, migrate: bool) -> None:
         """Bring the schema up to date, or check it, and start both threads."""
-        self._leave_parent()
+        self._forget_parent()
         async with self._opening_here():
             await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=migrate)
             if self.writer is None:
@@ -55,7 +55,7 @@ class Lanes(NotifyingFile):
                 self._reader.start()
                 self.start(writer)
 
-    def _leave_parent(self) -> None:
+    def _forget_parent(self) -> None:
         """Forget the parent's threads after a fork: they are not there, and what they had open is the parent's."""
         if self._pid != os.getpid():
             _left_by_parent.append((self.writer, self._reader))

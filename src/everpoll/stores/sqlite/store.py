@@ -380,9 +380,9 @@ class SqliteStore:
         """See the contract."""
         return SqliteHeartbeatConnection(self._address, self._patience_s, self._instants)
 
-    def hand_over(self) -> None:
+    def yield_to_thread(self) -> None:
         """See the contract."""
-        self._lanes.hand_over()
+        self._lanes.yield_to_thread()
 
     def _now(self) -> int:
         return self._instants.wall_us()

@@ -92,7 +92,7 @@ class PostgresTable(TableSource[Relation]):
     async def _examined(self) -> tuple[Relation | None, list[Finding]]:
         async def look(connection: Connection) -> Relation | None:
             if not await connection.fetchval(IS_READ_COMMITTED):
-                self._connector.insist_on_read_committed()
+                self._connector.require_read_committed()
             return await shape.read(connection, self.table)
 
         relation = await self._catalog_lane.call(look)

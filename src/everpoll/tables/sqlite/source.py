@@ -228,9 +228,9 @@ class SqliteTable(TableSource[FileShape]):
         self._file.unlisten(on_wake)
 
     @property
-    def hand_over(self) -> Callable[[], None]:
+    def yield_to_thread(self) -> Callable[[], None]:
         """See the contract."""
-        return self._file.hand_over
+        return self._file.yield_to_thread
 
     def _beats(self) -> SqliteBeats:
         return SqliteBeats(self._opened(), self._address, self._patience_s)
