@@ -222,7 +222,7 @@ def test_what_waits_is_explained_without_a_worker(shop: Shop) -> None:
         (["run", "./src/shop.py:till"], "write src.shop:till"),
         (["jobs", "show", "99"], "no task 99"),
         (["jobs", "list", "--after", "9" * 20], "must be between 0 and 2^63-1"),
-        (["jobs", "list", "--url", "memory://"], "memory:// lives in the process of its app alone"),
+        (["jobs", "list", "--url", "memory://"], "memory:// exists only in the process of its app"),
         (["jobs", "list", "--state", "lost"], "write one of queued, running"),
         (["migrate", "--url", "mysql://root:secret@localhost/x"], "is not the address of a store"),
     ],

@@ -150,7 +150,7 @@ def test_why_tells_the_rule_the_facts_and_the_next_time(office: Office) -> None:
 
 def test_cancel_asks_and_a_worker_ends_it(office: Office) -> None:
     office.has("pending")
-    assert "is asked to end" in office.everpoll("runs", "cancel", "report:pending-0")
+    assert "is being canceled: a worker asks the remote" in office.everpoll("runs", "cancel", "report:pending-0")
     assert "a caller asked to cancel it: on the command line" in office.everpoll("why", "report:pending-0")
     office.has("ready")
     followed = office.everpoll("runs", "events", "report:pending-0", "--follow")

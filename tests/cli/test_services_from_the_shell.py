@@ -142,7 +142,7 @@ def test_without_a_worker_changes_wait_and_are_told(run: Run, remote: FakeServer
     assert remote.asked == []
     run("remove", "billing")
     assert "(removed)" in run("list").out
-    assert "is being removed by a worker" in run("add", "billing", f"{remote.url}/up").err
+    assert "waits for a worker that removes it" in run("add", "billing", f"{remote.url}/up").err
 
 
 def test_mute_and_unmute(run: Run, remote: FakeServer) -> None:

@@ -334,7 +334,7 @@ def test_a_waiters_model(tmp_path: Path) -> None:
         output = answer_of(fake.url, *arguments, code=1)
         assert "error AccessDeniedException, which no acceptor matches" in output["reason"]
     said = until(fake.url, "--model", str(model), "--waiter", "TableGone")
-    assert (said.returncode, "there are: TableExists" in said.stderr) == (1, True)
+    assert (said.returncode, "known waiters: TableExists" in said.stderr) == (1, True)
 
 
 # ── what is printed, and what is not ─────────────────────────────────────────────────────────────────────────────────
@@ -441,7 +441,7 @@ def test_a_terminal_of_eighty_columns_shows_looks_elapsed_next_look_and_status()
         (["http://example.com", "--waiter", "TableExists"], "write --model waiters.json --waiter TableExists"),
         (["http://example.com", "--model", "nowhere.json", "--waiter", "A"], "--model nowhere.json: No such file"),
         (["http://example.com/x", "--adapter", "google"], "write https://HOST/v1/operations/NAME"),
-        (["http://example.com/x", "--adapter", "azure", "--cancel"], "--cancel: Azure's services share no way"),
+        (["http://example.com/x", "--adapter", "azure", "--cancel"], "--cancel: Azure's services have no common way"),
         (["batch_1"], "no key for the service: set OPENAI_API_KEY, or write --header 'Authorization: …'"),
         (["msgbatch_1"], "no key for the service: set ANTHROPIC_API_KEY, or write --header 'x-api-key: …'"),
     ],

@@ -271,7 +271,7 @@ def test_a_read_that_failed_is_made_again_without_a_hint(
     page.route("**/api/doctor", fail_twice)
     page.get_by_role("link", name="Doctor").click()
     expect(page.locator("[data-state=error]")).to_be_visible()
-    expect(page.get_by_text("notifications").first).to_be_visible()
+    expect(page.get_by_role("region", name="Checks")).to_be_visible()
     assert len(failed) == 2
     expect(page.locator("[data-state=error]")).to_have_count(0)
 

@@ -72,7 +72,7 @@ INTERNAL_OF_SERVICES = {
 }
 # The reference writes them as they are passed, without their unit.
 ALERT_FIELDS_IN_SECONDS = {"lasting_s", "delay_s", "reminder_s"}
-INTERNAL_OF_LOOK = {"call", "check_memory", "has_reported", "let_go"}
+INTERNAL_OF_LOOK = {"call", "check_memory", "detach", "has_reported"}
 
 
 def reference(page: str) -> str:

@@ -84,7 +84,7 @@ def test_a_database_that_cannot_keep_tasks_is_refused_with_the_remedy(databases:
     [
         ("shop.jobs:app", "must be a dict"),
         ({"App": "shop.jobs:app"}, "has App; it may have: app, database, url, options, autodiscover"),
-        ({"app": "shop.jobs:app", "options": {"slots": 3}}, "options would do nothing"),
+        ({"app": "shop.jobs:app", "options": {"slots": 3}}, "options would have no effect"),
         ({"database": "queue", "url": "memory://"}, "database and url"),
     ],
 )

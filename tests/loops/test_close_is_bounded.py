@@ -91,7 +91,7 @@ def test_semantics_11_a_loop_never_dies_silently(caplog: pytest.LogCaptureFixtur
 
     with caplog.at_level(logging.ERROR):
         stage.play(scene)
-    assert caplog.messages == ["loop 'prices' does not end after it was canceled"]
+    assert caplog.messages == ["loop 'prices' does not end after it was canceled; its run goes on in the background"]
 
 
 def test_a_caller_that_waits_for_a_trigger_is_answered() -> None:
@@ -287,7 +287,7 @@ def test_a_removed_loop_that_does_not_end_keeps_its_name_until_it_has(caplog: py
 
     with caplog.at_level(logging.ERROR):
         stage.play(scene)
-    assert "left behind" in caplog.text
+    assert "its run goes on in the background" in caplog.text
 
 
 def test_registered_while_the_app_closes() -> None:

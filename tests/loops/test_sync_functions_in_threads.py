@@ -131,7 +131,7 @@ def test_a_thread_that_outlives_the_close_does_not_hold_it(caplog: pytest.LogCap
         stage.play(scene)
     assert blocking.most_at_once == 1
     assert "loop 'prices': its thread goes on after canceled; no run until it ends" in caplog.messages
-    assert "loop 'prices' does not end after it was canceled" in caplog.messages
+    assert "loop 'prices' does not end after it was canceled; its run goes on in the background" in caplog.messages
 
 
 def test_what_waits_for_a_thread_at_the_close_never_runs() -> None:

@@ -281,7 +281,7 @@ def test_what_ended_in_its_start_teaches_nothing_about_when_to_look(stage: Watch
 
 
 def test_a_start_whose_words_make_no_sense_is_told_so() -> None:
-    with pytest.raises(BadInput, match=r"write Done\(…\), Fail\(…\) or Wait\(…\) behind the handle"):
+    with pytest.raises(BadInput, match=r"write Done\(…\), Fail\(…\) or Wait\(…\) after the handle"):
         Started("id-1", "10s")  # type: ignore[arg-type]  # that is the point
 
 

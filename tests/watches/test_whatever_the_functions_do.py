@@ -182,7 +182,7 @@ def test_a_failure_is_one_whatever_its_evidence_and_its_reason_look_like(stage: 
     async def scene() -> None:
         with pytest.raises(RunFailed, match="failed: quota") as raised:
             await (await watch.begin("evidence")).result()
-        assert "not kept: the evidence must be JSON" in str(raised.value.evidence)
+        assert "not stored: the evidence must be JSON" in str(raised.value.evidence)
         with pytest.raises(RunFailed, match="failed: an error, not a text"):
             await (await watch.begin("reason")).result()
 

@@ -1,7 +1,7 @@
 """The idle connections of one event loop.
 
-Promises: at most `max_idle` connections: to make room, it closes the connection that is idle for longest. No connection
-is kept beyond its age, so that changes of DNS records and certificates are seen.
+Promises: at most `max_idle` connections; the connection that has been idle for longest is closed to make
+room. No connection is kept beyond its age, so that changes of DNS records and certificates are seen.
 """
 
 import asyncio

@@ -199,7 +199,7 @@ def test_a_smithy_model_is_read_by_operation_and_name() -> None:
     model = {"smithy": "2.0", "shapes": {"com.example#HeadBucket": {"type": "operation", "traits": trait}}}
     assert waiter.load(model, "BucketExists", operation="HeadBucket").judge(body={}) == "success"
     assert waiter.load(model, "bucket_exists").judge(error="x") == "failure"
-    with pytest.raises(BadInput, match="there are: none"):
+    with pytest.raises(BadInput, match="known waiters: none"):
         waiter.load(model, "BucketExists", operation="GetBucket")
 
 
@@ -238,7 +238,7 @@ async def test_an_answer_that_no_row_can_hold_is_a_success_all_the_same(big: obj
     table = WaiterOperation(model(acceptor("error", False)), lambda: {"Rows": big})
     verdict = await table.look({})
     assert isinstance(verdict, Done)
-    assert verdict.value["note"].endswith("the call answers it again")
+    assert verdict.value["note"].endswith("make the call again to read it")
 
 
 async def test_delays_that_grow_are_left_to_the_cadence() -> None:

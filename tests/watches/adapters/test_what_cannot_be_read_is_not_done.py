@@ -107,7 +107,7 @@ async def test_a_page_to_log_in_at_another_host_is_not_done(adapter: Any, status
     handle = {"home": HOME, "url": HOME, "via": "location", "method": "POST"}
     verdict = await adapter(fetch=led_to(LOGIN, status)).look(handle)
     assert isinstance(verdict, Wait)
-    assert verdict.note == "a page of https://login.example.net/ instead of an answer: is it one to log in?"
+    assert verdict.note == "https://login.example.net/ answered with an HTML page: is it a login page?"
 
 
 async def test_a_page_of_a_host_that_the_user_trusts_is_a_result_and_so_is_a_file_of_any() -> None:

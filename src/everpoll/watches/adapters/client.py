@@ -201,8 +201,7 @@ class Client:
         if host in self._trusted or (is_home and home_answer is None):
             return fetch
         if isinstance(fetch, Guarded):
-            # The home host may have public and private addresses: this chain goes on with the address that answered
-            # before.
+            # The home host may have public and private addresses: the address that answered earlier decides.
             return fetch.led_by(*(home_answer if is_home and home_answer is not None else origin))
         # Other clients resolve names themselves: for them, only the URL can be checked.
         if not is_home:
