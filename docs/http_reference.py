@@ -68,7 +68,7 @@ Errors are `application/problem+json` with `type`, `title`, `status` and `detail
 STREAMS = """
 Streams are server-sent events. `/api/events` is the durable log: changes of runs, failures and cancels of jobs, actions
 of operators, changes of services and incidents. The first event is `state`, with the place in the log as its id. A client
-that connects again with `Last-Event-ID`, as browsers do by themselves, gets each event behind that place exactly once and
+that connects again with `Last-Event-ID`, as browsers do by themselves, gets each event after that place exactly once and
 in order. `reset` says that the place is too old, or of another database: read the lists again. `/api/changes` tells a
 screen which of `jobs`, `runs`, `services`, `incidents`, `loops`, `workers`, `queues` and `events` has changed and
 is to be read again.

@@ -3,7 +3,7 @@
 import pytest
 
 from everpoll.drivers.postgres.address import read_address
-from everpoll.drivers.postgres.lane import Dial
+from everpoll.drivers.postgres.lane import Connector
 
 SHOWN = "select current_setting('application_name')"
 
@@ -28,7 +28,7 @@ async def test_the_caller_names_the_application(
         monkeypatch.delenv("PGAPPNAME", raising=False)
     else:
         monkeypatch.setenv("PGAPPNAME", environment)
-    connection = await Dial(read_address(postgres_url + query)).connect()
+    connection = await Connector(read_address(postgres_url + query)).connect()
     try:
         assert await connection.fetchval(SHOWN) == expected
     finally:

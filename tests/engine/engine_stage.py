@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 from everpoll.drivers.wake import OnWake, Wake
 from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.options import WorkerOptions
-from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import (
     Beat,
     Ended,
     Enqueued,
+    HeartbeatConnection,
     Lease,
     Leased,
     NewTask,
-    Pulse,
     Rescued,
     Settlement,
     TaskInfo,
@@ -154,27 +154,27 @@ class VirtualHeartbeat(LoopHeartbeat):
 
     frozen: set[int]
 
-    def __init__(self, pulse: Callable[[], Pulse], incarnation: int, *rest: Any) -> None:
-        super().__init__(lambda: FreezingPulse(pulse(), lambda: incarnation in self.frozen), incarnation, *rest)
+    def __init__(self, connect: Callable[[], HeartbeatConnection], incarnation: int, *rest: Any) -> None:
+        super().__init__(lambda: FreezingConnection(connect(), lambda: incarnation in self.frozen), incarnation, *rest)
 
 
-class FreezingPulse:
+class FreezingConnection:
     """While its process is frozen, no beat leaves it, and it notices nothing."""
 
-    def __init__(self, pulse: Pulse, is_frozen: Callable[[], bool]) -> None:
-        self._pulse = pulse
+    def __init__(self, connection: HeartbeatConnection, is_frozen: Callable[[], bool]) -> None:
+        self._connection = connection
         self._is_frozen = is_frozen
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         if self._is_frozen():
             return Beat(is_alive=True)
-        return self._pulse.beat(incarnation, lease_s, running)
+        return self._connection.beat(incarnation, lease_s, running)
 
     def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
-        return Rescued() if self._is_frozen() else self._pulse.rescue(incarnation, dead, overdue)
+        return Rescued() if self._is_frozen() else self._connection.rescue(incarnation, dead, overdue)
 
     def close(self) -> None:
-        self._pulse.close()
+        self._connection.close()
 
 
 class Handler:
@@ -217,7 +217,7 @@ class EngineStage:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = SpyStore(self.clock)
-        self.works = Works()
+        self.works = WorkRegistry()
         self.frozen: set[int] = set()
 
     def without_push(self) -> SpyStore:

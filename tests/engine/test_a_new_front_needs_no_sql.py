@@ -19,7 +19,7 @@ from engine import toy_front
 from engine.toy_front import KIND, Nudge, Nudges
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.why import Why, why
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.stores.contract import NewTask, Store, TaskInfo, WorkerCard
 from everpoll.stores.memory import MemoryStore
@@ -51,7 +51,7 @@ class App:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.works = Works()
+        self.works = WorkRegistry()
         self.sent: list[str] = []
         self.nudges = Nudges(self.works, self.sent.append)
         self._reported = asyncio.Event()
@@ -147,9 +147,9 @@ async def test_another_worker_goes_on_where_a_lost_one_was(store: Store) -> None
     lost, witness = await signed_on(store, 1), await signed_on(store, 2)
     [lease] = (await store.lease(lost, {"nudges": 1}, 1)).leases
     assert lease.memory == "1"
-    pulse = store.pulse()
-    rescued = await asyncio.to_thread(pulse.rescue, witness, [(lost, 0)], [])
-    await asyncio.to_thread(pulse.close)
+    heartbeat = store.heartbeat_connection()
+    rescued = await asyncio.to_thread(heartbeat.rescue, witness, [(lost, 0)], [])
+    await asyncio.to_thread(heartbeat.close)
     assert rescued.tasks == 1
     async with app.working():
         task = await app.until_sent(task_id, 2)

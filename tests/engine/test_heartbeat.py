@@ -12,13 +12,13 @@ import pytest
 from engine.engine_stage import done
 from everpoll.drivers.wake import OnWake
 from everpoll.engine import beat_sender, heartbeat
-from everpoll.engine.beat_sender import BEATS_PER_LEASE, Listeners, Rhythm
+from everpoll.engine.beat_sender import BEATS_PER_LEASE, HeartbeatTiming, Listeners
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.options import WorkerOptions
-from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.errors import StoreUnavailable
-from everpoll.policy.liveness import Sighting
+from everpoll.policy.liveness import OtherWorker
 from everpoll.stores.contract import Beat, Leased, NewTask, Rescued, Settlement, WorkerCard
 from everpoll.stores.memory import MemoryStore
 
@@ -27,8 +27,8 @@ QUICK_S = 0.15
 SLOW_S = 3_600.0
 
 
-class FakePulse:
-    """Counts beats, and answers as told; every pulse that was opened is in `opened`."""
+class FakeConnection:
+    """Counts beats, and answers as told; every connection that was opened is in `opened`."""
 
     def __init__(self, answer: Callable[[int], Beat] | None = None) -> None:
         self._answer = answer or (lambda _: Beat(is_alive=True))
@@ -40,7 +40,7 @@ class FakePulse:
         self.asked: list[tuple[int, float, list[int]]] = []
         self.rescues: list[tuple[list[tuple[int, int]], list[tuple[int, int]]]] = []
 
-    def __call__(self) -> "FakePulse":
+    def __call__(self) -> "FakeConnection":
         self.opened += 1
         return self
 
@@ -69,7 +69,11 @@ class Heart:
     """A heartbeat and what it tells."""
 
     def __init__(
-        self, pulse: FakePulse, lease_s: float, running: Sequence[int] = (), overdue: Sequence[tuple[int, int]] = ()
+        self,
+        connection: FakeConnection,
+        lease_s: float,
+        running: Sequence[int] = (),
+        overdue: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.beats: asyncio.Queue[Beat] = asyncio.Queue()
         self.rescued: asyncio.Queue[Rescued] = asyncio.Queue()
@@ -78,8 +82,8 @@ class Heart:
         listeners = Listeners(
             self.beats.put_nowait, self.rescued.put_nowait, self.failures.put_nowait, self.silences.put_nowait
         )
-        rhythm = Rhythm(lease_s, lease_s / BEATS_PER_LEASE)
-        self.heartbeat = Heartbeat(pulse, 7, rhythm, lambda: (running, overdue), listeners)
+        timing = HeartbeatTiming(lease_s, lease_s / BEATS_PER_LEASE)
+        self.heartbeat = Heartbeat(connection, 7, timing, lambda: (running, overdue), listeners)
         self.heartbeat.start()
 
     async def beat(self) -> Beat:
@@ -104,27 +108,27 @@ def no_heart_beats() -> None:
 
 
 async def test_beats_go_on_while_a_handler_blocks_the_event_loop() -> None:
-    pulse = FakePulse()
-    heart = Heart(pulse, QUICK_S)
-    pulse.wait_for(4)  # in this very thread: nothing else runs on the event loop meanwhile
+    connection = FakeConnection()
+    heart = Heart(connection, QUICK_S)
+    connection.wait_for(4)  # in this very thread: nothing else runs on the event loop meanwhile
     assert heart.beats.empty()
     assert (await heart.beat()).is_alive
     await heart.heartbeat.stop()
     assert heart.silences.empty()
-    assert pulse.threads == {"everpoll-heartbeat"}
+    assert connection.threads == {"everpoll-heartbeat"}
 
 
 async def test_a_beat_says_who_beats_for_how_long_and_asks_about_what_runs() -> None:
-    pulse = FakePulse(lambda _: Beat(is_alive=True, canceled=(3,), rescued=2))
-    heart = Heart(pulse, QUICK_S, running=[3, 4])
+    connection = FakeConnection(lambda _: Beat(is_alive=True, canceled=(3,), rescued=2))
+    heart = Heart(connection, QUICK_S, running=[3, 4])
     beat = await heart.beat()
     assert (beat.canceled, beat.rescued) == ((3,), 2)
-    assert pulse.asked[0] == (7, QUICK_S, [3, 4])
+    assert connection.asked[0] == (7, QUICK_S, [3, 4])
     await heart.heartbeat.stop()
 
 
 async def test_the_first_beat_comes_at_once() -> None:
-    heart = Heart(FakePulse(), SLOW_S)
+    heart = Heart(FakeConnection(), SLOW_S)
     await heart.beat()
     await heart.heartbeat.stop()
 
@@ -135,77 +139,77 @@ async def test_a_worker_whose_number_stands_still_is_declared_dead_by_that_numbe
 
     def answer(beat: int) -> Beat:
         number = numbers[min(beat, len(numbers)) - 1]
-        return Beat(is_alive=True, others=(Sighting(9, number, QUICK_S), Sighting(8, beat, QUICK_S)))
+        return Beat(is_alive=True, others=(OtherWorker(9, number, QUICK_S), OtherWorker(8, beat, QUICK_S)))
 
-    pulse = FakePulse(answer)
-    heart = Heart(pulse, QUICK_S)
+    connection = FakeConnection(answer)
+    heart = Heart(connection, QUICK_S)
     async with asyncio.timeout(LIMIT_S):
         assert (await heart.rescued.get()).tasks == 1
     await heart.heartbeat.stop()
-    assert pulse.rescues[0] == ([(9, 5)], [])
+    assert connection.rescues[0] == ([(9, 5)], [])
 
 
 async def test_handlers_past_their_deadline_are_named_to_the_rescue() -> None:
-    pulse = FakePulse()
-    heart = Heart(pulse, SLOW_S, running=[3, 4], overdue=[(3, 1)])
+    connection = FakeConnection()
+    heart = Heart(connection, SLOW_S, running=[3, 4], overdue=[(3, 1)])
     async with asyncio.timeout(LIMIT_S):
         assert (await heart.rescued.get()).tasks == 1
     await heart.heartbeat.stop()
-    assert pulse.rescues == [([], [(3, 1)])]
+    assert connection.rescues == [([], [(3, 1)])]
 
 
 async def test_a_rescue_that_fails_costs_no_beat() -> None:
-    class Unlucky(FakePulse):
+    class Unlucky(FakeConnection):
         def rescue(
             self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]
         ) -> Rescued:
             raise StoreUnavailable("connection refused")
 
-    pulse = Unlucky(lambda _: Beat(is_alive=True, has_leftovers=True))
-    heart = Heart(pulse, QUICK_S)
+    connection = Unlucky(lambda _: Beat(is_alive=True, has_leftovers=True))
+    heart = Heart(connection, QUICK_S)
     for _ in range(4):
         assert (await heart.beat()).is_alive
     assert "rescue: StoreUnavailable" in await heart.failures.get()
     await heart.heartbeat.stop()
-    assert (pulse.opened, heart.silences.empty()) == (1, True)
+    assert (connection.opened, heart.silences.empty()) == (1, True)
 
 
 async def test_hurry_beats_at_once() -> None:
-    pulse = FakePulse()
-    heart = Heart(pulse, SLOW_S)
+    connection = FakeConnection()
+    heart = Heart(connection, SLOW_S)
     await heart.beat()
     for _ in range(2):
-        heart.heartbeat.hurry()
+        heart.heartbeat.beat_now()
         await heart.beat()
     await heart.heartbeat.stop()
-    assert pulse.beats == 3
+    assert connection.beats == 3
 
 
 async def test_after_stop_no_beat_comes_the_connection_is_closed_and_no_thread_is_left() -> None:
-    pulse = FakePulse()
-    heart = Heart(pulse, QUICK_S)
+    connection = FakeConnection()
+    heart = Heart(connection, QUICK_S)
     await heart.beat()
     await heart.heartbeat.stop()
-    beats = pulse.beats
-    assert (pulse.opened, pulse.closed) == (1, 1)
+    beats = connection.beats
+    assert (connection.opened, connection.closed) == (1, 1)
     await heart.heartbeat.stop()
     no_heart_beats()
-    assert pulse.beats == beats
+    assert connection.beats == beats
 
 
 async def test_a_beat_that_fails_is_tried_again_on_another_connection(caplog: pytest.LogCaptureFixture) -> None:
-    pulse = FakePulse(lambda beat: gone(beat) if beat <= 2 else Beat(is_alive=True))
-    heart = Heart(pulse, QUICK_S)
+    connection = FakeConnection(lambda beat: gone(beat) if beat <= 2 else Beat(is_alive=True))
+    heart = Heart(connection, QUICK_S)
     await heart.beat()
     await heart.heartbeat.stop()
-    assert pulse.opened == pulse.closed == 3
+    assert connection.opened == connection.closed == 3
     assert heart.failures.get_nowait() == "heartbeat: StoreUnavailable: connection refused"
     assert sum("heartbeat failed: StoreUnavailable: connection refused" in one.message for one in caplog.records) == 1
 
 
 async def test_a_worker_that_could_not_beat_for_two_thirds_of_its_lease_is_told_and_again_while_it_lasts() -> None:
     lease_s = 0.3
-    heart = Heart(FakePulse(gone), lease_s)
+    heart = Heart(FakeConnection(gone), lease_s)
     first, second = await heart.silence(), await heart.silence()
     assert first >= lease_s * 2 / 3
     assert second > first
@@ -215,12 +219,12 @@ async def test_a_worker_that_could_not_beat_for_two_thirds_of_its_lease_is_told_
 
 async def test_a_beat_that_succeeds_in_time_keeps_silence_away() -> None:
     # Two of three beats fail: the lease is never in danger, because a failed beat is tried again at once.
-    pulse = FakePulse(lambda beat: Beat(is_alive=True) if beat % 3 == 0 else gone(beat))
-    heart = Heart(pulse, SLOW_S)
+    connection = FakeConnection(lambda beat: Beat(is_alive=True) if beat % 3 == 0 else gone(beat))
+    heart = Heart(connection, SLOW_S)
     for _ in range(5):
-        heart.heartbeat.hurry()
-        before = pulse.beats
-        await asyncio.get_running_loop().run_in_executor(None, pulse.wait_for, before + 1)
+        heart.heartbeat.beat_now()
+        before = connection.beats
+        await asyncio.get_running_loop().run_in_executor(None, connection.wait_for, before + 1)
     assert heart.silences.empty()
     await heart.heartbeat.stop()
 
@@ -235,7 +239,7 @@ async def test_a_beat_that_hangs_in_the_network_cannot_hide_its_silence_and_does
         assert let_go.wait(LIMIT_S)
         return Beat(is_alive=True)
 
-    heart = Heart(FakePulse(hangs), QUICK_S)
+    heart = Heart(FakeConnection(hangs), QUICK_S)
     assert await heart.silence() >= QUICK_S * 2 / 3
     await heart.heartbeat.stop()
     assert any("thread is left behind" in one.message for one in caplog.records)
@@ -244,24 +248,24 @@ async def test_a_beat_that_hangs_in_the_network_cannot_hide_its_silence_and_does
 
 
 async def test_a_worker_declared_dead_is_told_once_and_its_heart_stops_by_itself() -> None:
-    pulse = FakePulse(lambda _: Beat(is_alive=False))
-    heart = Heart(pulse, QUICK_S)
+    connection = FakeConnection(lambda _: Beat(is_alive=False))
+    heart = Heart(connection, QUICK_S)
     assert not (await heart.beat()).is_alive
     await asyncio.get_running_loop().run_in_executor(None, no_heart_beats)
-    assert (pulse.beats, pulse.closed) == (1, 1)
+    assert (connection.beats, connection.closed) == (1, 1)
     await heart.heartbeat.stop()
     assert heart.silences.empty()
 
 
 def test_a_heart_whose_event_loop_was_closed_stops_by_itself() -> None:
-    pulse = FakePulse()
+    connection = FakeConnection()
 
     async def forgets() -> None:
-        Heart(pulse, QUICK_S)
+        Heart(connection, QUICK_S)
 
     asyncio.run(forgets())
     no_heart_beats()
-    assert pulse.closed == 1
+    assert connection.closed == 1
 
 
 class BeatingStore(MemoryStore):
@@ -292,7 +296,7 @@ async def test_a_task_whose_handler_blocks_the_event_loop_past_the_lease_is_not_
         ended.set()
         return done(run.lease)
 
-    works = Works()
+    works = WorkRegistry()
     works.add(Work("job", "default", blocks))
     worker = Worker(store, works, WorkerOptions(lease_s=0.2))
     await worker.start()
@@ -328,7 +332,7 @@ async def test_nothing_is_leased_before_the_heartbeat_was_heard() -> None:
         ended.set()
         return done(run.lease)
 
-    store, works = Refusing(), Works()
+    store, works = Refusing(), WorkRegistry()
     works.add(Work("job", "default", work))
     await store.enqueue([NewTask(name="job")])
     worker = Worker(store, works, WorkerOptions(lease_s=0.3))
@@ -350,7 +354,7 @@ async def test_starting_that_fails_or_is_canceled_leaves_no_heart_beating() -> N
             raise StoreUnavailable("connection refused")
 
     store = Deaf()
-    works = Works()
+    works = WorkRegistry()
     with pytest.raises(StoreUnavailable):
         await Worker(store, works, WorkerOptions()).start()
     store.hangs = True
@@ -374,6 +378,6 @@ def test_after_a_slow_answer_the_next_beat_comes_sooner() -> None:
         return Beat(is_alive=True)
 
     listeners = Listeners(*[lambda _: None] * 4)
-    sender = beat_sender.BeatSender(7, Rhythm(30.0, 10.0), lambda: ((), ()), lambda: now_s, listeners)
-    pulse = FakePulse(answer)
-    assert [sender.beat(pulse) for _ in takes_s] == [9.0, 2.5, 0.0, 10.0]
+    sender = beat_sender.BeatSender(7, HeartbeatTiming(30.0, 10.0), lambda: ((), ()), lambda: now_s, listeners)
+    connection = FakeConnection(answer)
+    assert [sender.beat(connection) for _ in takes_s] == [9.0, 2.5, 0.0, 10.0]

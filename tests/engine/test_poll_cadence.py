@@ -8,7 +8,7 @@ import pytest
 from engine.engine_stage import EngineStage, Look, SpyStore
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.poller import DUE_SLACK_S, DUE_TOGETHER_S
-from everpoll.engine.work import Work, Works
+from everpoll.engine.work import Work, WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.stores.contract import Ended, Leased, NewTask
 from everpoll.stores.memory import MemoryStore
@@ -205,7 +205,7 @@ def test_a_due_row_that_another_worker_holds_is_not_asked_for_a_thousand_times_a
     store = Held(clock)
 
     async def scene() -> None:
-        works = Works()
+        works = WorkRegistry()
         works.add(Work("job", "default", never))
         worker = Worker(store, works, WorkerOptions(keep_s=None))
         await worker.start()

@@ -152,7 +152,7 @@ def test_every_look_is_logged_at_debug_level_and_every_lease_at_info(
 
     with caplog.at_level(logging.DEBUG, ENGINE):
         stage.play(scene)
-    looks = [one for one in caplog.records if one.message.startswith("looked at default")]
+    looks = [one for one in caplog.records if one.message.startswith("polled default")]
     assert len(looks) == len(stage.store.looks)
     assert {one.levelno for one in looks} == {logging.DEBUG}
     [lease] = [one for one in caplog.records if one.message.startswith("leased")]

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everpoll.drivers.repeated_warnings import EVERY_S, REASONS, STEADY_S, RepeatedWarnings
-from everpoll.engine.beat_sender import Listeners, Rhythm
+from everpoll.engine.beat_sender import HeartbeatTiming, Listeners
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.meter import Meter
 from everpoll.engine.settler import SettlementListeners, Settler
 from everpoll.errors import StoreUnavailable
-from everpoll.stores.contract import Ended, Pulse, Settlement
+from everpoll.stores.contract import Ended, HeartbeatConnection, Settlement
 from everpoll.stores.memory import MemoryStore
 from everpoll.testing import VirtualClock
 
@@ -101,13 +101,13 @@ def test_however_it_flaps_the_lines_are_few(steps: list[tuple[bool, float, str]]
     assert len(play.heard.lines) <= 2 * failed
 
 
-class DeadPulse:
+class DeadConnection:
     """A heartbeat that gets no connection, then one."""
 
     def __init__(self, failures: int, enough: threading.Event) -> None:
         self.left, self.enough = failures, enough
 
-    def __call__(self) -> Pulse:
+    def __call__(self) -> HeartbeatConnection:
         self.left -= 1
         if self.left == 0:
             self.enough.set()
@@ -118,7 +118,7 @@ async def test_a_heartbeat_without_a_connection_warns_once(caplog: pytest.LogCap
     enough = threading.Event()
     listeners = Listeners(lambda _: None, lambda _: None, lambda _: None, lambda _: None)
     with caplog.at_level(logging.INFO, "everpoll.engine"):
-        heartbeat = Heartbeat(DeadPulse(20, enough), 1, Rhythm(30.0, 0.001), lambda: ((), ()), listeners)
+        heartbeat = Heartbeat(DeadConnection(20, enough), 1, HeartbeatTiming(30.0, 0.001), lambda: ((), ()), listeners)
         heartbeat.start()
         assert await asyncio.to_thread(enough.wait, PATIENCE_S)
         await heartbeat.stop()

@@ -334,7 +334,7 @@ def test_a_carrier_whose_time_is_up_lets_the_rest_of_the_event_loop_have_its_tur
 def test_a_store_with_a_thread_of_its_own_has_its_turn_in_the_middle_of_many_runs(stage: EngineStage) -> None:
     job = stage.handler()
     turns: list[int] = []
-    stage.store.hand_over = lambda: turns.append(len(job.at))  # type: ignore[assignment]  # this store has none
+    stage.store.yield_to_thread = lambda: turns.append(len(job.at))  # type: ignore[assignment]  # this store has none
 
     async def scene() -> None:
         await stage.put(200)

@@ -251,14 +251,14 @@ def test_slow_threads_are_replaced_only_while_calls_wait() -> None:
     with DaemonThreads(limit=1, now=lambda: clock[0]) as threads:
         hanging, _, _ = hang(threads)
         clock[0] = LONG_S
-        threads.relieve()
+        threads.replace_slow()
         assert len(threads._threads) == 1
         clock[0] = LONG_S - 1
         waiting = threads.submit(thread_name)
-        threads.relieve()
+        threads.replace_slow()
         assert threads.is_short
         clock[0] = LONG_S
-        threads.relieve()
+        threads.replace_slow()
         assert waiting.result(15) == "everpoll-2"
         assert threads.left_behind == 0
         hanging.let_go.set()

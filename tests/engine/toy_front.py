@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.stores.contract import Again, Ended, NewEvent, NewTask, Settlement, Store, encode
 
 KIND = "nudge"
@@ -22,7 +22,7 @@ class Nudge(msgspec.Struct):
 class Nudges:
     """Of one app; `send` gets each text, and a last one where a nudge is canceled."""
 
-    def __init__(self, works: Works, send: Callable[[str], Any]) -> None:
+    def __init__(self, works: WorkRegistry, send: Callable[[str], Any]) -> None:
         self._send = send
         works.add(Work("nudge", "nudges", self._run, timeout_s=5.0, handles_cancel=True, kind=KIND))
 

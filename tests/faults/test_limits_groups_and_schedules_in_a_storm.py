@@ -300,10 +300,10 @@ def every_callback_came_once(groups: list[int], tasks: dict[int, Row], effects: 
 
 
 def every_slot_came_once(tasks: Iterable[Row]) -> None:
-    """None is missing, and none is there twice, from the first slot to the last."""
-    slots = sorted(row.args["slot"] for row in tasks if row.name == "tick")
-    assert len(slots) > 2
-    assert slots == [slots[0] + TICK_S * place for place in range(len(slots))]
+    """None is missing, and none is there twice, from the first time to the last."""
+    times = sorted(row.args["scheduled_for"] for row in tasks if row.name == "tick")
+    assert len(times) > 2
+    assert times == [times[0] + TICK_S * place for place in range(len(times))]
 
 
 def nothing_else_failed(tasks: Iterable[Row]) -> None:

@@ -53,7 +53,7 @@ async def _begun(url: str) -> None:
 
 
 def _looked(file: Path, worker: str, after: int = 0) -> set[str]:
-    """The runs that this worker has looked at, as told behind that place in the file."""
+    """The runs that this worker has looked at, as told after that place in the file."""
     with file.open() as text:
         text.seek(after)
         lines = [line.split() for line in text.read().splitlines()]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from everpoll import BadInput
-from everpoll.contrib.django.configured import Given, read_setting
+from everpoll.contrib.django.configured import DjangoSettings, read_setting
 from everpoll.contrib.django.database_address import address_of
 from everpoll.drivers.postgres.address import read_address
 from everpoll.drivers.sqlite.address import read_address as read_file
@@ -94,4 +94,4 @@ def test_a_setting_that_cannot_be_meant_is_refused(setting: object, words: str) 
 
 
 def test_without_a_setting_tasks_live_in_the_default_database() -> None:
-    assert read_setting({}) == Given(app=None, database="default", url=None, options={}, autodiscover="jobs")
+    assert read_setting({}) == DjangoSettings(app=None, database="default", url=None, options={}, autodiscover="jobs")

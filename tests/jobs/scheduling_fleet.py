@@ -120,22 +120,22 @@ class SchedulingFleet:
         await asyncio.to_thread(self._rescue, dead)
 
     def _rescue(self, dead: int) -> None:
-        pulse = self.store.pulse()
-        others = pulse.beat(self.worker, LEASE_S, ()).others
+        heartbeat = self.store.heartbeat_connection()
+        others = heartbeat.beat(self.worker, LEASE_S, ()).others
         beats = next(one.beats for one in others if one.incarnation == dead)
-        pulse.rescue(self.worker, [(dead, beats)], [])
-        pulse.close()
+        heartbeat.rescue(self.worker, [(dead, beats)], [])
+        heartbeat.close()
 
     async def _settle(self, worker: int, runs: list[Run]) -> None:
         await self.store.settle(worker, [await self.app.schedules.run(run) for run in runs])
 
-    async def slots(self) -> Counter[tuple[str, float]]:
-        """How often each slot of each schedule has enqueued its job."""
+    async def times(self) -> Counter[tuple[str, float]]:
+        """How often each time of each schedule has enqueued its job."""
         found: Counter[tuple[str, float]] = Counter()
         after = None
         while True:
             page = await self.store.tasks(TaskFilter(kind="job"), limit=1_000, after=after)
-            found.update((one.name, one.args["slot"]) for one in page.tasks)
+            found.update((one.name, one.args["scheduled_for"]) for one in page.tasks)
             if (after := page.after) is None:
                 return found
 

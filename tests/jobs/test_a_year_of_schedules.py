@@ -1,6 +1,6 @@
-"""A year of schedules in three time zones, with workers that die at any moment: each slot exactly once.
+"""A year of schedules in three time zones, with workers that die at any moment: each time exactly once.
 
-What a slot is says `walked_slots`, which shares nothing with the code under test.
+The expected times come from `walked_times`, which shares nothing with the code under test.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from everpoll.stores.contract import TaskFilter, WorkerCard
 from jobs.conftest import stores
 from jobs.scheduling_fleet import Planned, SchedulingFleet
 from jobs.test_timetables import DAY_S, EXPRESSIONS, HOUR_S, ZONES
-from jobs.walked_slots import utc, walked
+from jobs.walked_times import utc, walked
 from stores.backends import Backend, MemoryBackend
 from stores.conftest import made
 
@@ -47,44 +47,44 @@ def memory_fleet() -> SchedulingFleet:
 def test_the_slots_of_a_year_are_those_that_the_documentation_says(zone: str) -> None:
     for cron, expected in walked(CRONS, zone, BEGAN, ENDED).items():
         found = []
-        for slot in timetable_of("a test", cron, None, zone).slots(BEGAN):
-            if slot > ENDED:
+        for time in timetable_of("a test", cron, None, zone).times(BEGAN):
+            if time > ENDED:
                 break
-            found.append(slot)
+            found.append(time)
         assert found == expected, cron
 
 
 @pytest.mark.parametrize("steps", [WIDELY, pytest.param(HOURLY, marks=pytest.mark.prove)], ids=["widely", "hourly"])
 async def test_each_slot_of_a_year_exactly_once(place: Backend, steps: tuple[float, ...]) -> None:
-    """Looks come in time, or after days in which no worker ran: then the slots are made up for."""
+    """Looks come in time, or after days in which no worker ran: then the times are made up for."""
     async with SchedulingFleet(place, PLANS, random.Random(len(steps)), BEGAN) as fleet:
         while fleet.now < ENDED:
             await fleet.step(min(fleet.rng.choice(steps), ENDED - fleet.now))
             for _ in range(3):
                 await fleet.look()
         await fleet.look_until_nothing_is_due()
-        found = await fleet.slots()
+        found = await fleet.times()
     assert fleet.deaths > 10
     assert set(found.values()) == {1}
     for name, planned in PLANS.items():
         expected = walked(CRONS, planned.tz, BEGAN, ENDED)[planned.cron]
-        assert sorted(slot for schedule, slot in found if schedule == name) == expected, name
+        assert sorted(time for schedule, time in found if schedule == name) == expected, name
 
 
 async def test_missed_slots_run_as_missed_says_whatever_workers_die(place: Backend) -> None:
-    """Of the slots since the last look that was settled: all, the latest, or the latest if it is on time."""
+    """Of the times since the last look that was settled: all, the latest, or the latest if it is on time."""
     policies: tuple[Missed, ...] = ("all", "once", "skip")
     plans: dict[str, Planned] = {missed: Planned("*/30 1,2,3 * * *", "Europe/Berlin", missed) for missed in policies}
-    to_come = iter(slots := walked(CRONS, "Europe/Berlin", BEGAN, ENDED)["*/30 1,2,3 * * *"])
+    to_come = iter(times := walked(CRONS, "Europe/Berlin", BEGAN, ENDED)["*/30 1,2,3 * * *"])
     async with SchedulingFleet(place, plans, random.Random(1), BEGAN) as fleet:
         while fleet.now < BEGAN + 100 * DAY_S:
-            # The next slot, or one of the next days, on time or late.
-            slot = [next(to_come) for _ in range(fleet.rng.choice((1, 1, 2, 20, 20)))][-1]
-            await fleet.step(slot - fleet.now + fleet.rng.choice((1.0, LATE_S - 1.0, LATE_S + 1.0, 600.0)))
+            # The next time, or one of the next days, on time or late.
+            time = [next(to_come) for _ in range(fleet.rng.choice((1, 1, 2, 20, 20)))][-1]
+            await fleet.step(time - fleet.now + fleet.rng.choice((1.0, LATE_S - 1.0, LATE_S + 1.0, 600.0)))
             await fleet.look_until_nothing_is_due()
-        found = await fleet.slots()
+        found = await fleet.times()
     expected: dict[str, list[float]] = {
-        "all": [slot for slot in slots if slot <= fleet.now],
+        "all": [time for time in times if time <= fleet.now],
         "once": [],
         "skip": [],
     }
@@ -92,7 +92,7 @@ async def test_missed_slots_run_as_missed_says_whatever_workers_die(place: Backe
     for name in ("once", "skip"):
         last = BEGAN
         for at in sorted(look.at for look in fleet.looks if look.schedule == name):
-            missed = [slot for slot in slots if last < slot <= at]
+            missed = [time for time in times if last < time <= at]
             last = at
             kept = missed[-1:] if name == "once" or (missed and at - missed[-1] <= LATE_S) else []
             expected[name] += kept
@@ -100,7 +100,7 @@ async def test_missed_slots_run_as_missed_says_whatever_workers_die(place: Backe
     assert fleet.deaths > 5
     assert dropped["skip"] > dropped["once"] > 5
     assert set(found.values()) == {1}
-    assert {name: sorted(slot for one, slot in found if one == name) for name in policies} == expected
+    assert {name: sorted(time for one, time in found if one == name) for name in policies} == expected
 
 
 async def test_a_schedule_whose_workers_died_again_and_again_goes_on_where_it_was_when_a_worker_starts() -> None:
@@ -113,9 +113,9 @@ async def test_a_schedule_whose_workers_died_again_and_again_goes_on_where_it_wa
         await fleet.app.schedules.publish()
         assert {one.name: one.next_at for one in await fleet.app.schedules.list()} == before
         await fleet.look_until_nothing_is_due()
-        slots = await fleet.slots()
-        assert set(slots.values()) == {1}
-        first = {name: min(slot for job, slot in slots if job == name) for name in fleet.app.schedules}
+        times = await fleet.times()
+        assert set(times.values()) == {1}
+        first = {name: min(time for job, time in times if job == name) for name in fleet.app.schedules}
         assert first == {name: at.timestamp() for name, at in before.items() if at is not None}
 
 
@@ -141,4 +141,4 @@ async def test_a_schedule_that_no_live_worker_registers_is_gone() -> None:
         assert ended, "some were due while no worker registered them"
         assert all("no live worker has registered it for 1h" in str(one.trail[-1]["why"]) for one in ended)
         assert {one.key for one in left.tasks} | {one.key for one in ended} == set(fleet.app.schedules)
-        assert not await fleet.slots()
+        assert not await fleet.times()

@@ -308,9 +308,9 @@ async def lose_a_worker(store: Store, incarnation: int, *, is_last: bool) -> Non
     await store.sign_off(incarnation)
 
     def rescue() -> None:
-        pulse = store.pulse()
-        assert pulse.rescue(99, [], []).tasks == 1
-        pulse.close()
+        heartbeat = store.heartbeat_connection()
+        assert heartbeat.rescue(99, [], []).tasks == 1
+        heartbeat.close()
 
     if not is_last:
         await asyncio.to_thread(rescue)

@@ -8,7 +8,7 @@ import pytest
 
 from engine.engine_stage import GONE, SpyStore
 from everpoll import Everpoll, JobCanceled, NotRunning
-from everpoll.jobs.results import LOOK_LIMIT, Results
+from everpoll.jobs.results import QUERY_LIMIT, Results
 from everpoll.stores import limits
 from everpoll.stores.contract import Ended, NewTask, TaskInfo, WorkerCard
 from everpoll.testing import VirtualClock
@@ -183,7 +183,7 @@ def test_an_outage_is_waited_out_and_any_other_error_reaches_the_callers_that_wa
 
     with caplog.at_level(logging.DEBUG, "everpoll.engine"):
         clock.run(scene())
-    answer = [one.levelno for one in caplog.records if "cannot look for results: connection refused" in one.message]
+    answer = [one.levelno for one in caplog.records if "cannot query results: connection refused" in one.message]
     assert answer == [logging.WARNING, *[logging.DEBUG] * 9]
 
 
@@ -193,10 +193,10 @@ def test_more_tasks_than_fit_into_one_look_are_asked_about_in_slices() -> None:
 
     async def scene() -> None:
         results = Results(store)
-        ids = await store.put(LOOK_LIMIT + 5)
+        ids = await store.put(QUERY_LIMIT + 5)
         waiting = [asyncio.ensure_future(results.wait(task_id)) for task_id in ids]
         await clock.settle()
-        assert store.asked == [LOOK_LIMIT, 5]
+        assert store.asked == [QUERY_LIMIT, 5]
         await results.close()
         await asyncio.gather(*waiting, return_exceptions=True)
 

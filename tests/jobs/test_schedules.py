@@ -1,4 +1,4 @@
-"""Schedules enqueue their jobs: each slot once, whatever workers there are, and only while a live worker has them."""
+"""Schedules enqueue their jobs: each time once, whatever workers there are, and only while a live worker has them."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from jobs.jobs_stage import LIMIT_S
 
 
 async def enqueued(app: Everpoll) -> list[float]:
-    """The slots of the jobs that there are, in order."""
+    """The times of the jobs that there are, in order."""
     found = await (await app.store()).tasks(TaskFilter(kind="job"), limit=1_000)
-    return sorted(one.args["slot"] for one in found.tasks)
+    return sorted(one.args["scheduled_for"] for one in found.tasks)
 
 
 async def until_enqueued(app: Everpoll, count: int) -> list[float]:
-    """The slots, once there are that many."""
-    while len(slots := await enqueued(app)) < count:  # noqa: ASYNC110 - no worker runs these jobs
+    """The times, once there are that many."""
+    while len(times := await enqueued(app)) < count:  # noqa: ASYNC110 - no worker runs these jobs
         await asyncio.sleep(0.05)
-    return slots
+    return times
 
 
 async def test_each_slot_enqueues_its_job_once_with_its_arguments(app: Everpoll) -> None:
@@ -42,9 +42,9 @@ async def test_each_slot_enqueues_its_job_once_with_its_arguments(app: Everpoll)
         await enough.wait()
         [shown] = await app.schedules.list()
     assert {one[:2] for one in seen} == {("a", 2)}
-    slots = [one[2] for one in seen]
-    assert all(slot.tzinfo is UTC and slot.microsecond == 0 for slot in slots)
-    assert len(set(slots)) == len(slots)
+    times = [one[2] for one in seen]
+    assert all(time.tzinfo is UTC and time.microsecond == 0 for time in times)
+    assert len(set(times)) == len(times)
     assert (shown.name, shown.job, shown.timetable, shown.is_registered) == ("sweep", "sweep", "every 1s", True)
     assert shown.last_at is not None
     assert shown.next_at is not None
@@ -52,7 +52,7 @@ async def test_each_slot_enqueues_its_job_once_with_its_arguments(app: Everpoll)
 
 
 async def test_a_scheduled_job_has_the_key_of_its_job(app: Everpoll) -> None:
-    """While the task of an earlier slot has the key, a slot enqueues no second one."""
+    """While the task of an earlier time has the key, a later time enqueues no second one."""
 
     @app.schedule(every="1s", args=("a",))
     @app.job(key=lambda name: f"sweep:{name}", queue="elsewhere")
@@ -60,8 +60,8 @@ async def test_a_scheduled_job_has_the_key_of_its_job(app: Everpoll) -> None:
 
     app.worker_options = replace(app.worker_options, queues={"default": 1})
     async with app, asyncio.timeout(LIMIT_S):
-        [slot] = await until_enqueued(app, 1)
-        first = datetime.fromtimestamp(slot, UTC)
+        [time] = await until_enqueued(app, 1)
+        first = datetime.fromtimestamp(time, UTC)
         while (await app.schedules.list())[0].last_at in {None, first}:  # noqa: ASYNC110 - no worker runs these jobs
             await asyncio.sleep(0.05)
         found = await (await app.store()).tasks(TaskFilter(kind="job"), limit=10)
@@ -121,9 +121,9 @@ async def test_two_workers_with_the_same_schedule_enqueue_each_slot_once(another
         return one
 
     async with another() as first, another(), asyncio.timeout(LIMIT_S):
-        slots = await until_enqueued(first, 3)
-    assert len(set(slots)) == len(slots)
-    assert all(slot == datetime.fromtimestamp(slot, UTC).replace(microsecond=0).timestamp() for slot in slots)
+        times = await until_enqueued(first, 3)
+    assert len(set(times)) == len(times)
+    assert all(time == datetime.fromtimestamp(time, UTC).replace(microsecond=0).timestamp() for time in times)
 
 
 async def test_mistakes_are_refused_where_they_are_made(app: Everpoll) -> None:

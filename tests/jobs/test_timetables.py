@@ -1,4 +1,4 @@
-"""The slots of a timetable are the same instants in every process, over every clock change."""
+"""The times of a timetable are the same instants in every process, over every clock change."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from everpoll import BadInput
 from everpoll.jobs.timetable import BATCH, LATE_S, Due, Missed, Timetable, due, timetable_of
-from jobs.walked_slots import utc, walked
+from jobs.walked_times import utc, walked
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
@@ -39,8 +39,8 @@ SOME_DAY = datetime(2026, 6, 1, tzinfo=UTC).timestamp()
 
 
 def berlin(cron: str, start: datetime, count: int) -> list[str]:
-    found = timetable_of("a test", cron, None, "Europe/Berlin").slots(start.timestamp())
-    return [datetime.fromtimestamp(slot, BERLIN).strftime("%d. %H:%M%z") for slot in islice(found, count)]
+    found = timetable_of("a test", cron, None, "Europe/Berlin").times(start.timestamp())
+    return [datetime.fromtimestamp(time, BERLIN).strftime("%d. %H:%M%z") for time in islice(found, count)]
 
 
 @pytest.mark.parametrize("cron", ["30 2 * * *", "30 2,5 * * *"])
@@ -56,7 +56,7 @@ def test_several_slots_in_the_gap_are_one() -> None:
 @pytest.mark.parametrize("cron", ["30 2 * * *", "*/30 2 * * *"])
 def test_a_doubled_slot_comes_once(cron: str) -> None:
     found = berlin(cron, datetime(2026, 10, 24, 12, tzinfo=BERLIN), 4)
-    assert [slot for slot in found if slot.startswith("25. 02:30")] == ["25. 02:30+0200"]
+    assert [time for time in found if time.startswith("25. 02:30")] == ["25. 02:30+0200"]
 
 
 def test_an_hourly_slot_comes_in_both_of_two_equal_hours() -> None:
@@ -87,28 +87,28 @@ def test_slots_around_clock_changes_are_those_that_the_documentation_says(
     zone, month, date = change
     begin, end = utc(2026, month, date) - DAY_S, utc(2026, month, date) + 2 * DAY_S
     timetable = timetable_of("a test", cron, None, zone)
-    slots = walked([cron], zone, begin, end)[cron]
-    assert list(takewhile(lambda slot: slot <= end, timetable.slots(begin))) == slots
+    times = walked([cron], zone, begin, end)[cron]
+    assert list(takewhile(lambda time: time <= end, timetable.times(begin))) == times
     # A schedule goes on from any of them, also in the middle of a repeated hour.
-    for place in range(0, len(slots) - 1, 1 + len(slots) // 50):
-        assert timetable.after(slots[place]) == slots[place + 1]
+    for place in range(0, len(times) - 1, 1 + len(times) // 50):
+        assert timetable.after(times[place]) == times[place + 1]
 
 
 def test_slots_of_an_interval_are_multiples_since_the_epoch() -> None:
     every = timetable_of("a test", None, "5m", "UTC")
-    assert list(islice(every.slots(1_000.0), 3)) == [1_200.0, 1_500.0, 1_800.0]
+    assert list(islice(every.times(1_000.0), 3)) == [1_200.0, 1_500.0, 1_800.0]
     assert (every.latest(1_000.0, 1_799.0), every.latest(1_500.0, 1_799.0)) == (1_500.0, None)
 
 
 def test_slots_are_the_same_from_wherever_one_begins_to_count() -> None:
-    """The schedule goes on from its last slot, a restart from any instant in between: they must agree."""
+    """The schedule goes on from its last time, a restart from any instant in between: they must agree."""
     start = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
     for zone in ZONES:
         for cron in EXPRESSIONS:
             timetable = timetable_of("a test", cron, None, zone)
             for day in range(0, 366, 61):
                 begin = start + day * DAY_S
-                walked = list(islice(timetable.slots(begin), 40))
+                walked = list(islice(timetable.times(begin), 40))
                 assert walked == sorted(set(walked)), (zone, cron)
                 for before, after in zip([begin, *walked], walked, strict=False):
                     assert timetable.after(before) == after, (zone, cron, before)
@@ -122,7 +122,7 @@ def test_whatever_is_missed_the_schedule_moves_on_and_repeats_nothing(last_s: in
     policies: tuple[Missed, ...] = ("skip", "once", "all")
     for missed in policies:
         decided = due(timetable, missed, last, now)
-        assert all(last < slot <= now for slot in decided.slots)
+        assert all(last < time <= now for time in decided.times)
         assert decided.last >= last
         assert decided.next_at > decided.last
         assert decided.next_at > now or missed == "all"
@@ -141,12 +141,12 @@ def test_missed_slots() -> None:
 def test_many_missed_slots_come_in_portions() -> None:
     minutely = Timetable(cron="* * * * *")
     decided = due(minutely, "all", SOME_DAY, SOME_DAY + DAY_S)
-    assert len(decided.slots) == BATCH
+    assert len(decided.times) == BATCH
     assert decided.next_at == SOME_DAY + 60 * (BATCH + 1)
 
 
 def test_a_slot_of_long_ago_is_found() -> None:
-    """The latest of one slot a year, months after it."""
+    """The latest of one time a year, months after it."""
     yearly = timetable_of("a test", "0 12 1 1 *", None, "UTC")
     new_year = datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert yearly.latest(0.0, (new_year + timedelta(days=200)).timestamp()) == new_year.timestamp()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everpoll import Backoff, Budget, Cancel, Everpoll, Retry, Snooze
-from everpoll.engine.rationed_log import LINES, RationedLog
+from everpoll.engine.rate_limited_log import LINES, RateLimitedLog
 from everpoll.testing import VirtualClock, drain
 from everpoll.watches import Done, Fail, Wait
 
@@ -162,7 +162,7 @@ def test_a_storm_is_one_line_at_the_end_of_its_stretch(caplog: pytest.LogCapture
     clock, logger = VirtualClock(), logging.getLogger("everpoll.tests")
 
     async def scene() -> None:
-        log = RationedLog(logger, lines=2)
+        log = RateLimitedLog(logger, lines=2)
         for number in range(5):
             log.log(WARNING if number == 3 else INFO, "audit done", "line %d", number)
         log.log(INFO, "mail done", "line 5")
@@ -179,7 +179,7 @@ def test_at_debug_level_a_storm_has_every_line(caplog: pytest.LogCaptureFixture)
     """Those behind the ration at debug level."""
 
     async def scene() -> None:
-        log = RationedLog(logging.getLogger("everpoll.tests"), lines=1)
+        log = RateLimitedLog(logging.getLogger("everpoll.tests"), lines=1)
         for number in range(3):
             log.log(INFO, "audit done", "line %d", number)
         log.flush()

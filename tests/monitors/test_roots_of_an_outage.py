@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from everpoll.monitors import Status
 from everpoll.monitors.dependency_cycles import grouped
-from everpoll.monitors.graph import Graph, Opinion, ServiceFacts
+from everpoll.monitors.graph import CallerReport, Graph, ServiceFacts
 
 reproducible = settings(derandomize=True, deadline=None, max_examples=300)
 UP, DOWN, DEGRADED, UNKNOWN = Status.UP, Status.DOWN, Status.DEGRADED, Status.UNKNOWN
@@ -105,7 +105,7 @@ def test_what_callers_report_is_shown_beside_the_own_status() -> None:
     node = graph.node("billing")
     assert node.status is UP
     assert node.is_service
-    assert node.reported == (Opinion("shop", DOWN, 7), Opinion("web", UP, 0))
+    assert node.reported == (CallerReport("shop", DOWN, 7), CallerReport("web", UP, 0))
     assert graph.root_cause("shop") == ("billing",), "as shop sees it"
     assert graph.root_cause("billing") == ()
 

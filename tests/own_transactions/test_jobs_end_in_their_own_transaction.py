@@ -154,9 +154,9 @@ async def test_a_worker_that_was_declared_dead_ends_nothing_and_writes_nothing(w
         run = task._run
         assert run is not None
         store: Any = await app.store()
-        pulse = await asyncio.to_thread(store.pulse)
-        await asyncio.to_thread(pulse.rescue, run.incarnation, [], [(task.id, run.lease.sequence)])
-        await asyncio.to_thread(pulse.close)
+        heartbeat = await asyncio.to_thread(store.heartbeat_connection)
+        await asyncio.to_thread(heartbeat.rescue, run.incarnation, [], [(task.id, run.lease.sequence)])
+        await asyncio.to_thread(heartbeat.close)
         assert (await task.info()).incarnation is None
 
     async with app:

@@ -6,23 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everpoll.policy.liveness import Sighting, Verdict, Vigil, judge
+from everpoll.policy.liveness import Observations, OtherWorker, Verdict, judge
 
 LEASE_S = 30.0
 BEAT_S = 10.0
 WHO = 7
 
 
-def looked(vigil: Vigil, at: float, beats: int, *, answer_s: float = 0.0, lease_s: float = LEASE_S) -> Verdict:
-    return judge(vigil, at, at + answer_s, [Sighting(WHO, beats, lease_s)])
+def looked(
+    observations: Observations, at: float, beats: int, *, answer_s: float = 0.0, lease_s: float = LEASE_S
+) -> Verdict:
+    return judge(observations, at, at + answer_s, [OtherWorker(WHO, beats, lease_s)])
 
 
 def watched(looks: Iterable[tuple[float, int]], **options: float) -> list[float]:
     """The times at which the other was called dead, in a series of (when, its number)."""
-    vigil, dead = Vigil(), []
+    observations, dead = Observations(), []
     for at, beats in looks:
-        verdict = looked(vigil, at, beats, **options)
-        vigil = verdict.vigil
+        verdict = looked(observations, at, beats, **options)
+        observations = verdict.observations
         if verdict.dead:
             assert verdict.dead == ((WHO, beats),)
             dead.append(at)
@@ -52,11 +54,11 @@ def test_a_watcher_that_was_cut_off_itself_starts_over(outage_s: float) -> None:
 
 def test_an_answer_that_hung_counts_as_a_gap_and_not_as_watching() -> None:
     """The question was sent in time and answered 20 s later: what it shows may be from either end."""
-    vigil = looked(Vigil(), 0, 5).vigil
-    hung = looked(vigil, 10, 5, answer_s=20.0)
+    observations = looked(Observations(), 0, 5).observations
+    hung = looked(observations, 10, 5, answer_s=20.0)
     assert hung.dead == ()
     assert watched([(0, 5)]) == []
-    after = looked(hung.vigil, 30, 5)
+    after = looked(hung.observations, 30, 5)
     assert after.dead == ()
 
 
@@ -73,31 +75,31 @@ def test_three_shared_outages_in_a_row_kill_no_worker() -> None:
 
 
 def test_the_watcher_looks_again_just_when_the_verdict_is_due() -> None:
-    first = looked(Vigil(), 0.0, 5, answer_s=0.5)
+    first = looked(Observations(), 0.0, 5, answer_s=0.5)
     assert first.look_again_s is None
-    second = looked(first.vigil, 10.0, 5)
+    second = looked(first.observations, 10.0, 5)
     assert second.look_again_s == pytest.approx(10.0)
-    third = looked(second.vigil, 20.0, 5)
-    fourth = looked(third.vigil, 30.0, 5)
+    third = looked(second.observations, 20.0, 5)
+    fourth = looked(third.observations, 30.0, 5)
     assert fourth.dead == ()
     assert fourth.look_again_s == pytest.approx(0.5)
-    assert looked(fourth.vigil, 30.5, 5).dead == ((WHO, 5),)
+    assert looked(fourth.observations, 30.5, 5).dead == ((WHO, 5),)
 
 
 def test_another_with_a_shorter_lease_is_watched_closely_before_it_is_called_dead() -> None:
     """A look every 10 s cannot tell an outage of 9 s from a death of a worker with a lease of 3 s."""
-    vigil = looked(Vigil(), 0, 5, lease_s=3.0).vigil
-    verdict = looked(vigil, 10, 5, lease_s=3.0)
+    observations = looked(Observations(), 0, 5, lease_s=3.0).observations
+    verdict = looked(observations, 10, 5, lease_s=3.0)
     assert (verdict.dead, verdict.look_again_s) == ((), 1.0)
     for at in (11, 12):
-        verdict = looked(verdict.vigil, at, 5, lease_s=3.0)
+        verdict = looked(verdict.observations, at, 5, lease_s=3.0)
         assert verdict.dead == ()
-    assert looked(verdict.vigil, 13, 5, lease_s=3.0).dead == ((WHO, 5),)
+    assert looked(verdict.observations, 13, 5, lease_s=3.0).dead == ((WHO, 5),)
 
 
 def test_a_worker_that_is_not_seen_any_more_is_forgotten() -> None:
-    vigil = looked(Vigil(), 0, 5).vigil
-    assert judge(vigil, 10, 10, []).vigil.standstills == {}
+    observations = looked(Observations(), 0, 5).observations
+    assert judge(observations, 10, 10, []).observations.standstills == {}
 
 
 OUTAGES = st.lists(st.tuples(st.floats(1.0, 400.0), st.floats(0.0, 200.0)), max_size=6)

@@ -10,7 +10,7 @@ import pytest
 from everpoll import Everpoll
 from everpoll.server import asgi, reading
 from everpoll.server.answers import encoded
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_table import ROUTES
 from server.site import TOKEN, Site, example_app, site
 
@@ -66,7 +66,7 @@ async def test_a_fault_logs_neither_a_token_nor_a_line_of_the_caller(
 ) -> None:
     """The log names the route: what stands in a path is a secret, or a line break."""
 
-    async def fail(_asked: Asked) -> None:
+    async def fail(_call: ApiCall) -> None:
         raise RuntimeError("a fault of ours")
 
     broken = [one for one in ROUTES if one.path == "/api/beat/{token}"]

@@ -94,8 +94,8 @@ async def test_integers_beyond_two_to_the_53rd_are_strings(url: str) -> None:
 async def test_a_job_that_a_schedule_enqueued_shows_its_slot(url: str) -> None:
     async with site(example_app(url), works=False) as here:
         store = await here.app.store()
-        slots = (1_767_229_200.0, None, 1e300, "foreign")
-        calls = [{"args": ["x"], "kwargs": {}} | ({} if slot is None else {"slot": slot}) for slot in slots]
+        times = (1_767_229_200.0, None, 1e300, "foreign")
+        calls = [{"args": ["x"], "kwargs": {}} | ({} if time is None else {"scheduled_for": time}) for time in times]
         tasks = [NewTask(name="audit", args=encode(call), delay_s=3600) for call in calls]
         shown = [await here.get(f"/api/jobs/{made.id}") for made in await store.enqueue(tasks)]
         assert [one["scheduled_for"] for one in shown] == ["2026-01-01T01:00:00Z", None, None, None]

@@ -45,7 +45,7 @@ class ModelTask:
     sequence: int = 0
     holder: int | None = None
     cancel: bool = False
-    is_unheard: bool = False
+    changed_while_running: bool = False
     """Asked to cancel while it ran."""
     events: list[int] = field(default_factory=list)
     whats: list[str] = field(default_factory=list)
@@ -141,7 +141,7 @@ class Model:
         task.state, task.holder = "running", worker
         task.sequence += 1
         task.attempt += 1
-        task.is_unheard = False
+        task.changed_while_running = False
 
     def settle(self, worker: int, settlement: Settlement, what: str | None) -> bool:
         task = self.tasks[settlement.id]
@@ -157,7 +157,7 @@ class Model:
                 task.attempt -= settlement.refund
                 if settlement.memory is not None:
                     task.memory, task.rescues = settlement.memory, 0
-                if task.is_unheard:
+                if task.changed_while_running:
                     task.due, task.wait_s = self.now, None
                 elif settlement.delay_s is not None and (not task.cancel or task.is_asked):
                     task.due, task.wait_s = self.now + settlement.delay_s, None
@@ -197,8 +197,8 @@ class Model:
         return task.state
 
     def _ask(self, task: ModelTask) -> None:
-        task.is_unheard = task.state == "running"
-        if task.is_unheard or task.due > self.now:
+        task.changed_while_running = task.state == "running"
+        if task.changed_while_running or task.due > self.now:
             task.due, task.wait_s = self.now, None
 
     def retry(self, task: ModelTask) -> bool:

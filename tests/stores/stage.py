@@ -13,9 +13,9 @@ from everpoll.stores.contract import (
     Beat,
     Ended,
     EndState,
+    HeartbeatConnection,
     Lease,
     NewTask,
-    Pulse,
     Rescued,
     Store,
     TaskInfo,
@@ -40,7 +40,7 @@ class Stage:
         self.backend = backend
         self.store = backend.calm(backend.store())
         self._others: list[Store] = []
-        self._pulse: Pulse | None = None
+        self._heartbeat: HeartbeatConnection | None = None
         # A heartbeat has a thread of its own, always the same one: some connections insist on that.
         self._heart = ThreadPoolExecutor(1, "heart")
 
@@ -55,8 +55,8 @@ class Stage:
         await self.store.open()
 
     async def close(self) -> None:
-        if self._pulse is not None:
-            await self._in_heart(self._pulse.close)
+        if self._heartbeat is not None:
+            await self._in_heart(self._heartbeat.close)
         self._heart.shutdown()
         for store in (*self._others, self.store):
             await store.close()
@@ -109,7 +109,7 @@ class Stage:
 
     async def beat(self, worker: int, running: Sequence[int] = (), lease_s: float = LEASE_S) -> Beat:
         """One heartbeat, from its own thread."""
-        beat: Beat = await self._in_heart((await self._own_pulse()).beat, worker, lease_s, list(running))
+        beat: Beat = await self._in_heart((await self._own_heartbeat_connection()).beat, worker, lease_s, list(running))
         return beat
 
     async def rescue(
@@ -122,12 +122,14 @@ class Stage:
         self, worker: int, dead: Sequence[tuple[int, int]] = (), overdue: Sequence[tuple[int, int]] = ()
     ) -> Rescued:
         """The same, with the tasks that ended by it."""
-        found: Rescued = await self._in_heart((await self._own_pulse()).rescue, worker, list(dead), list(overdue))
+        found: Rescued = await self._in_heart(
+            (await self._own_heartbeat_connection()).rescue, worker, list(dead), list(overdue)
+        )
         return found
 
-    async def in_heart(self, call: Callable[[Pulse], T]) -> T:
-        """Do something with the pulse, in the heartbeat's own thread."""
-        answer: T = await self._in_heart(call, await self._own_pulse())
+    async def in_heart(self, call: Callable[[HeartbeatConnection], T]) -> T:
+        """Do something with the heartbeat connection, in the heartbeat's own thread."""
+        answer: T = await self._in_heart(call, await self._own_heartbeat_connection())
         return answer
 
     async def declare_dead(self, finder: int, *dead: int) -> int:
@@ -135,10 +137,10 @@ class Stage:
         others = (await self.beat(finder)).others
         return await self.rescue(finder, [(one.incarnation, one.beats) for one in others if one.incarnation in dead])
 
-    async def _own_pulse(self) -> Pulse:
-        if self._pulse is None:
-            self._pulse = await self._in_heart(self.store.pulse)
-        return self._pulse
+    async def _own_heartbeat_connection(self) -> HeartbeatConnection:
+        if self._heartbeat is None:
+            self._heartbeat = await self._in_heart(self.store.heartbeat_connection)
+        return self._heartbeat
 
     async def pass_time(self, seconds: float) -> None:
         await self.backend.pass_time(seconds)

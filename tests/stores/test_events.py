@@ -25,7 +25,7 @@ async def of(stage: Stage, task_id: int) -> list[int]:
 
 
 async def feed(store: Store, after: str, limit: int = 1000) -> list[Event]:
-    """Everything behind a position, in pages."""
+    """Everything after a position, in pages."""
     found: list[Event] = []
     while (page := await store.events(after, limit)).events:
         assert page.after == page.events[-1].position

@@ -17,11 +17,11 @@ async def test_a_blocked_event_loop_does_not_stop_the_beat(stage: Stage) -> None
     beats: list[Beat] = []
 
     def heart() -> None:
-        pulse = stage.store.pulse()
+        heartbeat = stage.store.heartbeat_connection()
         try:
-            beats.extend(pulse.beat(worker, LEASE_S, [lease.id]) for _ in range(3))
+            beats.extend(heartbeat.beat(worker, LEASE_S, [lease.id]) for _ in range(3))
         finally:
-            pulse.close()
+            heartbeat.close()
 
     thread = threading.Thread(target=heart)
     thread.start()
@@ -39,10 +39,10 @@ async def test_beats_beside_work(stage: Stage) -> None:
     alive: list[bool] = []
 
     def heart() -> None:
-        pulse = stage.store.pulse()
+        heartbeat = stage.store.heartbeat_connection()
         while not stop.is_set():
-            alive.append(pulse.beat(worker, LEASE_S, [1, 2, 3]).is_alive)
-        pulse.close()
+            alive.append(heartbeat.beat(worker, LEASE_S, [1, 2, 3]).is_alive)
+        heartbeat.close()
 
     hearts = [asyncio.to_thread(heart) for _ in range(2)]
 
@@ -59,16 +59,16 @@ async def test_beats_beside_work(stage: Stage) -> None:
     assert all(alive)
 
 
-async def test_a_pulse_may_be_closed_twice_and_made_anew(stage: Stage) -> None:
+async def test_a_heartbeat_connection_may_be_closed_twice_and_made_anew(stage: Stage) -> None:
     worker = await stage.worker()
 
     def heart() -> list[bool]:
         answers = []
         for _ in range(3):
-            pulse = stage.store.pulse()
-            answers.append(pulse.beat(worker, LEASE_S, []).is_alive)
-            pulse.close()
-            pulse.close()
+            heartbeat = stage.store.heartbeat_connection()
+            answers.append(heartbeat.beat(worker, LEASE_S, []).is_alive)
+            heartbeat.close()
+            heartbeat.close()
         return answers
 
     assert await asyncio.to_thread(heart) == [True] * 3

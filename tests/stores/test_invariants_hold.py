@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.errors import BadInput, LeaseLost
-from everpoll.policy.liveness import Vigil, judge
+from everpoll.policy.liveness import Observations, judge
 from everpoll.stores import limits
 from everpoll.stores.contract import Again, Ended, Enqueued, Lease, NewEvent, NewTask, Settlement, TaskFilter
 from everpoll.stores.limits import KEY_BYTES
@@ -107,7 +107,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._run(self._stage.open())
         self._model = Model()
         self._active: list[int] = []
-        self._vigils: defaultdict[int, Vigil] = defaultdict(Vigil)
+        self._vigils: defaultdict[int, Observations] = defaultdict(Observations)
         self._held_leases: list[tuple[int, Lease]] = []
         self._ended: Counter[tuple[int, int]] = Counter()
         self._feed_after = self._run(self._stage.store.events(None)).after
@@ -235,7 +235,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._check_next_due(looked.next_due_s, rooms, len(expected), most)
 
     def _fitting(self, due: list[ModelTask]) -> list[ModelTask]:
-        """The first, and those behind it for which one look has room."""
+        """The first, and those after it for which one look has room."""
         taken = 0
         for place, task in enumerate(due):
             taken += task.size
@@ -319,7 +319,7 @@ class StoreMachine(RuleBasedStateMachine):
             abandoned = [one for one in self._model.tasks.values() if one.holder and self._is_stopped(one.holder)]
             assert beat.has_leftovers >= bool(abandoned), "invariant 3: what a stopped worker holds is found"
         verdict = judge(self._vigils[worker], self._model.now, self._model.now, beat.others)
-        self._vigils[worker] = verdict.vigil
+        self._vigils[worker] = verdict.observations
         return list(verdict.dead)
 
     def _is_stopped(self, worker: int) -> bool:

@@ -222,11 +222,11 @@ async def test_many_rescuers_take_everything_back_once(stage: Stage) -> None:
     finders = [await stage.worker() for _ in range(4)]
 
     def heart(finder: int) -> int:
-        pulse = stage.store.pulse()
+        heartbeat = stage.store.heartbeat_connection()
         try:
-            return pulse.rescue(finder, [(dead, 0)], []).tasks
+            return heartbeat.rescue(finder, [(dead, 0)], []).tasks
         finally:
-            pulse.close()
+            heartbeat.close()
 
     rescued = await asyncio.gather(*(asyncio.to_thread(heart, finder) for finder in finders))
     assert sum(rescued) == 200

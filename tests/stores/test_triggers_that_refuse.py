@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from everpoll.engine import refused
-from everpoll.engine.beat_sender import BeatSender, Listeners, Rhythm
+from everpoll.engine.beat_sender import BeatSender, HeartbeatTiming, Listeners
 from everpoll.engine.meter import Meter
 from everpoll.engine.settler import SettlementListeners, Settler
 from everpoll.policy import Backoff
@@ -172,7 +172,7 @@ async def test_on_a_rescue(stage: Stage) -> None:
     rescued: list[Rescued] = []
     answer = Listeners(lambda beat: None, rescued.append, pytest.fail, lambda silence_s: None)
     fences = [(lease.id, lease.sequence) for lease in leases]
-    sender = BeatSender(worker, Rhythm(60.0, 20.0), lambda: ([], fences), time.monotonic, answer)
+    sender = BeatSender(worker, HeartbeatTiming(60.0, 20.0), lambda: ([], fences), time.monotonic, answer)
     async with refusing(stage, "delete", "update"):
         await stage.in_heart(sender.beat)
     assert [one.tasks for one in rescued] == [3]

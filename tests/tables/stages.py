@@ -17,7 +17,17 @@ from typing import Any, Literal
 
 from everpoll import Everpoll
 from everpoll.policy import Backoff
-from everpoll.stores.contract import Again, Beat, Ended, EndState, Leased, Pulse, Settlement, WorkerCard, encode
+from everpoll.stores.contract import (
+    Again,
+    Beat,
+    Ended,
+    EndState,
+    HeartbeatConnection,
+    Leased,
+    Settlement,
+    WorkerCard,
+    encode,
+)
 from everpoll.tables import AdoptedTable, Guard, Row, Table
 from everpoll.tables.row import RowLease
 from everpoll.tables.source import TableSource
@@ -213,7 +223,7 @@ class Claimer:
         self.source = source
         self.label = label
         self.incarnation = next(_incarnations)
-        self._pulse: Pulse | None = None
+        self._heartbeat: HeartbeatConnection | None = None
         # A heartbeat has a thread of its own, always the same one: some connections insist on that.
         self._heart = ThreadPoolExecutor(1, "heart")
 
@@ -261,15 +271,15 @@ class Claimer:
         """A heartbeat, from its own thread, with these in hand."""
 
         def beat() -> Beat:
-            self._pulse = self._pulse or self.source.pulse()
-            return self._pulse.beat(self.incarnation, HOUR_S, [one.id for one in leases])
+            self._heartbeat = self._heartbeat or self.source.heartbeat_connection()
+            return self._heartbeat.beat(self.incarnation, HOUR_S, [one.id for one in leases])
 
         return await asyncio.get_running_loop().run_in_executor(self._heart, beat)
 
     def close(self) -> None:
         """Let go of the heartbeat."""
-        if self._pulse is not None:
-            self._heart.submit(self._pulse.close).result()
+        if self._heartbeat is not None:
+            self._heart.submit(self._heartbeat.close).result()
         self._heart.shutdown()
 
 

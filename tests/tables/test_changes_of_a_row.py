@@ -3,7 +3,7 @@
 import pytest
 
 from everpoll.tables import Guard, Table
-from everpoll.tables.changes import Changes, Given, Plus, pattern_of, queue_order
+from everpoll.tables.changes import Changes, Plus, RuntimeValue, pattern_of, queue_order
 from everpoll.tables.outcome import RowWrite
 
 LEAN = Table("jobs")
@@ -24,9 +24,9 @@ def changes(table: Table, *required: str) -> Changes:
 
 
 def test_a_claim_names_the_worker_and_its_start() -> None:
-    claimed = {"status": "running", "worker": Given.WORKER, "started_at": Given.START}
+    claimed = {"status": "running", "worker": RuntimeValue.WORKER, "started_at": RuntimeValue.START}
     assert changes(LEAN).claimed == claimed
-    assert changes(FULL).claimed == claimed | {"heartbeat": Given.START}
+    assert changes(FULL).claimed == claimed | {"heartbeat": RuntimeValue.START}
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_claim_names_the_worker_and_its_start() -> None:
         ("skip_locked", {}),
         ("status", {}),
         ("version", {"version": Plus(1)}),
-        ("timestamp", {"updated_at": Given.NOW}),
+        ("timestamp", {"updated_at": RuntimeValue.NOW}),
     ],
 )
 def test_every_change_raises_what_the_guard_compares(guard: Guard, touched: dict[str, object]) -> None:
@@ -52,7 +52,7 @@ def test_a_row_that_waits_again_has_no_worker_unless_its_columns_must_have_one()
 
 def test_an_end_empties_the_error_and_keeps_the_worker() -> None:
     done = pattern_of(RowWrite(status="completed", is_end=True, results={"report": 1}))
-    written = {"status": "completed", "finished_at": Given.NOW, "column report": Given.RESULT}
+    written = {"status": "completed", "finished_at": RuntimeValue.NOW, "column report": RuntimeValue.RESULT}
     assert changes(FULL).settled(done) == written | {"error": None}
     assert changes(FULL, "error").settled(done) == written | {"error": ""}
 
@@ -60,16 +60,16 @@ def test_an_end_empties_the_error_and_keeps_the_worker() -> None:
 def test_a_retry_counts_and_a_hand_back_leaves_error_and_count_alone() -> None:
     again = RowWrite(status="queued", is_end=False, error="Boom", retries=1, delay_s=5.0)
     waiting = changes(FULL).waiting
-    counted = {"retries": Plus(1), "error": Given.ERROR, "due_at": Given.DUE}
+    counted = {"retries": Plus(1), "error": RuntimeValue.ERROR, "due_at": RuntimeValue.DUE}
     assert changes(FULL).settled(pattern_of(again)) == waiting | counted
     back = RowWrite(status="queued", is_end=False, keeps_error=True)
     assert changes(FULL).settled(pattern_of(back)) == waiting
 
 
 def test_a_lost_row_waits_again_or_has_failed_with_its_last_attempt() -> None:
-    counted = {"retries": Plus(1), "error": Given.LOST}
+    counted = {"retries": Plus(1), "error": RuntimeValue.LOST}
     assert changes(FULL).lost(is_last=False) == changes(FULL).waiting | counted
-    assert changes(FULL).lost(is_last=True) == {"status": "failed", "finished_at": Given.NOW} | counted
+    assert changes(FULL).lost(is_last=True) == {"status": "failed", "finished_at": RuntimeValue.NOW} | counted
     assert changes(LEAN).lost(is_last=False) == changes(LEAN).waiting
 
 

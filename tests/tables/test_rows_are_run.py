@@ -193,7 +193,7 @@ async def test_every_look_is_logged_and_every_claim_is_told(
         await stage.until_all("completed")
     answer = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert ("INFO", "leased 1 task: jobs#41") in answer
-    assert any(level == "DEBUG" and text.startswith("looked at jobs: ") for level, text in answer)
+    assert any(level == "DEBUG" and text.startswith("polled jobs: ") for level, text in answer)
 
 
 async def test_several_tables_in_one_process(stage: TableStage) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from everpoll import RunCanceled
 from everpoll.engine.pool import Pool
-from everpoll.engine.work import StopReason, Work, Works
+from everpoll.engine.work import StopReason, Work, WorkRegistry
 from everpoll.stores.contract import Again, Lease, Settlement
 from everpoll.testing import ScriptedRemote
 from everpoll.watches import Done, Learned, Wait
@@ -17,7 +17,7 @@ from watches.stage import DOCUMENT, WatchStage
 async def test_a_run_that_waits_for_its_turn_is_handed_back_and_not_ended() -> None:
     """Leased, and not begun, when the request comes: only its next lease can tell it."""
     settled: list[Settlement] = []
-    works = Works()
+    works = WorkRegistry()
 
     async def busy(_run: Any) -> Settlement:
         raise AssertionError("never begun")
@@ -31,7 +31,7 @@ async def test_a_run_that_waits_for_its_turn_is_handed_back_and_not_ended() -> N
 
 async def test_a_start_that_outlasts_the_shutdown_after_a_cancel_is_handed_back_and_not_ended() -> None:
     settled: list[Settlement] = []
-    works, begun = Works(), asyncio.Event()
+    works, begun = WorkRegistry(), asyncio.Event()
 
     async def stubborn(_run: Any) -> Settlement:
         begun.set()

@@ -11,7 +11,7 @@ import pytest
 
 from bench import cadence
 from everpoll import Backoff
-from everpoll.engine.rationed_log import RationedLog
+from everpoll.engine.rate_limited_log import RateLimitedLog
 from everpoll.errors import BadInput
 from everpoll.policy import Rng
 from everpoll.watches import Cadence, Done, History, Learned, PastRun, Wait, learned_plan
@@ -206,7 +206,7 @@ def test_learn_by_must_be_a_plain_function(stage: WatchStage) -> None:
 
 
 def test_a_kind_for_each_operation_fills_no_memory() -> None:
-    learning = Learning("watch 'query'", Learned(FALLBACK), str, RationedLog(logging.getLogger("everpoll.watches")))
+    learning = Learning("watch 'query'", Learned(FALLBACK), str, RateLimitedLog(logging.getLogger("everpoll.watches")))
     learning.read([{"span": [1, 2], "learned_as": f"known {number}"} for number in range(1_000)])
     for number in range(10_000):
         learning.next_wait(learning.kind_of(number), 0, RunMemory("r"), 0.0, Random(1))
@@ -217,7 +217,7 @@ def test_a_kind_for_each_operation_fills_no_memory() -> None:
 
 
 def test_kinds_without_a_history_leave_the_others_as_they_are() -> None:
-    learning = Learning("watch 'query'", Learned(FALLBACK), str, RationedLog(logging.getLogger("everpoll.watches")))
+    learning = Learning("watch 'query'", Learned(FALLBACK), str, RateLimitedLog(logging.getLogger("everpoll.watches")))
     learning.read([{"span": [57, 63]}] * 30)
     _, unknown = learning.next_wait("new", 0, RunMemory("r"), 0.0, Random(1))
     _, known = learning.next_wait("", 0, RunMemory("r"), 0.0, Random(1))

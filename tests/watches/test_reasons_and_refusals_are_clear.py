@@ -252,7 +252,7 @@ def test_a_look_that_forgot_to_await_is_told_so(stage: WatchStage) -> None:
     async def scene() -> None:
         run = await watch.begin({}, id="r")
         await stage.ended(run)
-        assert "write await in front of the call" in str((await run.info()).reason)
+        assert "write await before the call" in str((await run.info()).reason)
 
     stage.play(scene)
 

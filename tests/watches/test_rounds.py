@@ -141,7 +141,7 @@ def test_what_ended_behind_the_back_of_its_watch_is_cleaned_up_once(stage: Watch
             assert (await store.lease(7, {"default": 1}, 1)).leases
             await store.sign_off(7)
             await store.sign_on(msgspec.structs.replace(card, incarnation=8), 30.0)
-            assert store.pulse().rescue(8, (), ()).tasks == 1
+            assert store.heartbeat_connection().rescue(8, (), ()).tasks == 1
             await store.sign_off(8)
         assert (await run.info()).phase == "ended"
         with pytest.raises(RunFailed):

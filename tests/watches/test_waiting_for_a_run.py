@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from everpoll import Backoff, Budget, Everpoll, RunCanceled
-from everpoll.engine.waiters import LOOK_LIMIT
+from everpoll.engine.waiters import QUERY_LIMIT
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable, TaskNotFound
 from everpoll.stores import limits
 from everpoll.stores.contract import NewEvent, NewTask
 from everpoll.watches import Done, RunEvent, Wait, WatchRun
-from everpoll.watches.waiting import FEW, RunWaiters, Wanted
+from everpoll.watches.waiting import FEW, RunWaiters, WaitRequest
 from watches.stage import WatchStage
 
 READS = ("info", "ended", "events_of", "events")
@@ -208,7 +208,7 @@ def test_what_happened_while_the_feed_found_its_place_is_told(stage: WatchStage)
 
         waiters = RunWaiters(store)
         store.ended = ended
-        _, events = await waiters.ask(task.id, Wanted(after=1))
+        _, events = await waiters.ask(task.id, WaitRequest(after=1))
         assert [one.seq for one in events] == [2]
         assert stage.clock.now() < 0.3
         await waiters.close()
@@ -223,9 +223,9 @@ def test_a_caller_that_comes_late_is_told_as_soon_as_the_first_was(stage: WatchS
         store: Any = await stage.app.store()
         ids = [one.id for one in await store.enqueue([one_task(store, number) for number in range(3)])]
         waiters = RunWaiters(store)
-        early = [asyncio.ensure_future(waiters.ask(task_id, Wanted(after=1))) for task_id in ids[:2]]
+        early = [asyncio.ensure_future(waiters.ask(task_id, WaitRequest(after=1))) for task_id in ids[:2]]
         await asyncio.sleep(60)
-        late = asyncio.ensure_future(waiters.ask(ids[2], Wanted(after=1)))
+        late = asyncio.ensure_future(waiters.ask(ids[2], WaitRequest(after=1)))
         await asyncio.sleep(0.07)
         began = stage.clock.now()
         store._feed.add(store._index.live[ids[2]], stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
@@ -390,7 +390,7 @@ async def _done_at(stage: WatchStage, w: Any, at: float) -> Any:
 def test_what_has_changed_is_read_before_the_first_looks_of_many_new_callers(stage: WatchStage) -> None:
     async def scene() -> None:
         store: Any = await stage.app.store()
-        ids = [one.id for one in await store.enqueue([one_task(store, number) for number in range(5 * LOOK_LIMIT)])]
+        ids = [one.id for one in await store.enqueue([one_task(store, number) for number in range(5 * QUERY_LIMIT)])]
         real = store.ended
 
         async def slow(task_ids: Any) -> Any:
@@ -400,9 +400,9 @@ def test_what_has_changed_is_read_before_the_first_looks_of_many_new_callers(sta
         store.ended = slow
         waiters = RunWaiters(store)
         [first, *rest] = ids
-        hearing = asyncio.ensure_future(waiters.ask(first, Wanted(after=1)))
+        hearing = asyncio.ensure_future(waiters.ask(first, WaitRequest(after=1)))
         await asyncio.sleep(1)
-        waiting = [asyncio.ensure_future(waiters.ask(task_id, Wanted(after=1))) for task_id in rest]
+        waiting = [asyncio.ensure_future(waiters.ask(task_id, WaitRequest(after=1))) for task_id in rest]
         await asyncio.sleep(0.05)
         store._feed.add(store._index.live[first], stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
         waiters.settled([first])

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from everpoll.app.fronts import Fronts
 from everpoll.drivers.missing_packages import missing_server
 from everpoll.engine.health import Health, health_of
-from everpoll.engine.loop_showing import LoopShowing
+from everpoll.engine.loop_publisher import LoopPublisher
 from everpoll.engine.opened_store import OpenedStore
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.queues import Queues
 from everpoll.engine.starting import Starting
 from everpoll.engine.stop_signals import finish_all, run_until_signal
 from everpoll.engine.unregistered import Unregistered
-from everpoll.engine.work import Run, Works
+from everpoll.engine.work import Run, WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, StoreUnavailable
 from everpoll.jobs import Jobs
@@ -94,7 +94,7 @@ class Everpoll(Fronts):
             unknown_s=None if unknown is None else seconds(unknown, name="unknown"),
         )
         self._unregistered = Unregistered(lambda: self._works, self._leased_queues, self.worker_options.unknown_s)
-        self._works = Works(on_unregistered=self._unregistered.settle, on_unregistered_with_memory=self._hand_on)
+        self._works = WorkRegistry(on_unregistered=self._unregistered.settle, on_unregistered_with_memory=self._hand_on)
         self.queues = Queues(self._served_queues, self.store)
         """The queues that a worker of this app serves, by name."""
         has_memory = isinstance(store, MemoryStore)
@@ -119,7 +119,7 @@ class Everpoll(Fronts):
         self.loops = Loops(rng=rng, wall=wall)
         self._http_apps: list[HttpApp] = []
         self._companions: list[Companion] = []
-        self._showing: LoopShowing | None = None
+        self._showing: LoopPublisher | None = None
 
     def _sync_calls(self, jobs: Jobs, another: Callable[[], Awaitable[Store]] | None) -> SyncCalls:
         return SyncCalls(another, jobs.beside, lambda: jobs, lambda: self._opened.running_loop)
@@ -341,10 +341,10 @@ class Everpoll(Fronts):
             return
         options = replace(self.worker_options, label=f"{self.worker_options.label} (loops)", queues=None, keep_s=None)
         if self.needs_store or self.url.startswith("memory:"):
-            self._showing = LoopShowing(self.store, None, self.loops.cards, options)
+            self._showing = LoopPublisher(self.store, None, self.loops.cards, options)
         else:
             # A store of its own, so that the app itself still needs no database.
-            self._showing = LoopShowing.on_own_store(store_for(self.url), self._migrate, self.loops.cards, options)
+            self._showing = LoopPublisher.on_own_store(store_for(self.url), self._migrate, self.loops.cards, options)
         self._showing.start()
 
     def _settled(self, task_ids: list[int]) -> None:

@@ -119,8 +119,9 @@ class Fronts:
     ) -> Callable[[J], J]:
         """Enqueue a job on a schedule: `@app.schedule("*/5 * * * *", tz="Europe/Berlin")` above `@app.job()`.
 
-        Each slot enqueues the job once over the fleet. `missed` decides about slots that passed while no worker ran:
-        run the latest one ("once"), none ("skip") or all of them ("all"). Several schedules of a job need names.
+        Each scheduled time enqueues the job once over the fleet. `missed` decides about times that passed while no
+        worker ran: run the latest one ("once"), none ("skip") or all of them ("all"). Several schedules of a job need
+        names.
         """
 
         def register(job: J) -> J:

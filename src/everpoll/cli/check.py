@@ -58,7 +58,7 @@ Conditions = Annotated[
 Fresh = Annotated[bool, typer.Option("--fresh", help="Open a new connection for each look.")]
 
 
-class Sight(Struct, frozen=True, kw_only=True):
+class LookResult(Struct, frozen=True, kw_only=True):
     """The result of one look, without secrets."""
 
     target: str
@@ -119,7 +119,7 @@ def _defined(url: str, options: ServiceOptions) -> Definition:
     return definition
 
 
-async def _look(definition: Definition) -> Sight:
+async def _look(definition: Definition) -> LookResult:
     client = HttpClient()
     try:
         looking = Looking(client, Fetching(1))
@@ -129,7 +129,7 @@ async def _look(definition: Definition) -> Sight:
     return _sight(definition, look)
 
 
-def _sight(definition: Definition, look: Look) -> Sight:
+def _sight(definition: Definition, look: Look) -> LookResult:
     """Return the result of a look, without the secrets of the request."""
     secrets = _secrets(definition)
 
@@ -139,7 +139,7 @@ def _sight(definition: Definition, look: Look) -> Sight:
     status, error = verdict(look)
     report = look.report
     dependencies = () if report is None else report.dependencies
-    return Sight(
+    return LookResult(
         target=shown_target(definition.target),
         status=status,
         healthy=status.healthy,
@@ -163,7 +163,7 @@ def _secrets(definition: Definition) -> Secrets:
     return Secrets(headers, definition.target)
 
 
-def _print(out: Console, sight: Sight) -> None:
+def _print(out: Console, sight: LookResult) -> None:
     http, certificate = http_word(sight.http_status), sight.certificate_expires_at
     facts = [
         "" if http and (sight.error or "").startswith(http) else http,

@@ -61,7 +61,7 @@ def demo(
     logging.getLogger("everpoll").propagate = False
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="everpoll-demo-") as folder:
-        stage = Stage(Path(folder) / "demo.db")
+        stage = Demo(Path(folder) / "demo.db")
         asyncio.run(stage.play(lasts_s, None if as_json else port, opens_browser=not no_browser))
     lasted_s = time.monotonic() - started
     if as_json:
@@ -70,7 +70,7 @@ def demo(
         stage.print_summary(lasted_s)
 
 
-class Stage:
+class Demo:
     """The demo's app, its stories, and their display."""
 
     def __init__(self, database: Path) -> None:

@@ -16,7 +16,7 @@ HIDDEN_FOR_S = 3.0
 
 
 @dataclass
-class Seen:
+class LoopCounts:
     """Counts of one loop so far."""
 
     failed: int = 0
@@ -30,7 +30,7 @@ class Scenario:
     """The story so far: its lines, the counts of each loop, and what each loop shows."""
 
     shows: dict[str, str] = field(default_factory=dict)
-    seen: dict[str, Seen] = field(default_factory=dict)
+    seen: dict[str, LoopCounts] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
     final: dict[str, LoopState] = field(default_factory=dict)
     hidden: bool = False
@@ -41,7 +41,7 @@ class Scenario:
 
     def watch(self, app: Everpoll, name: str) -> Callable[[Outcome], None]:
         """The hook that keeps the counts of one loop."""
-        seen = self.seen.setdefault(name, Seen())
+        seen = self.seen.setdefault(name, LoopCounts())
 
         def note(outcome: Outcome) -> None:
             if outcome.kind == "failed":

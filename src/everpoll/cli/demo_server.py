@@ -28,7 +28,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """A request of a client."""
 
     method: str
@@ -40,7 +40,7 @@ class Asked:
 class SmallServer:
     """Answers each request by one function, which never raises."""
 
-    def __init__(self, answer: Callable[[Asked], Answer]) -> None:
+    def __init__(self, answer: Callable[[ReceivedRequest], Answer]) -> None:
         self._answer = answer
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -79,8 +79,8 @@ class SmallServer:
             await writer.wait_closed()
 
 
-def _asked(head: bytes) -> Asked:
+def _asked(head: bytes) -> ReceivedRequest:
     first, *lines = head.decode("latin-1").split("\r\n")
     method, path, *_ = [*first.split(" "), "", ""]
     named = (line.partition(":") for line in lines if line)
-    return Asked(method, path, {name.strip().lower(): value.strip() for name, _, value in named})
+    return ReceivedRequest(method, path, {name.strip().lower(): value.strip() for name, _, value in named})

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from everpoll.app import Everpoll
 from everpoll.cli.demo_formats import FORMATS
-from everpoll.cli.demo_server import HOST, Answer, Asked, SmallServer
+from everpoll.cli.demo_server import HOST, Answer, ReceivedRequest, SmallServer
 from everpoll.cli.health_display import STATUS_STYLE
 from everpoll.monitors import ServiceEvent, ServiceInfo, StatusChange
 from everpoll.policy import Backoff
@@ -93,7 +93,7 @@ class ServiceStory:
             why = f": {event.error}" if event.error else ""
             self.story.append(f"{event.service_name}: {event.current_status}{why}")
 
-    def _answer(self, asked: Asked) -> Answer:
+    def _answer(self, asked: ReceivedRequest) -> Answer:
         name = asked.path.strip("/")
         age_s = time.monotonic() - self._started_at
         return FORMATS[name](age_s) if name in FORMATS else Answer(404, {"error": "no such service"})

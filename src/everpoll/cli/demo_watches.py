@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from everpoll.app import Everpoll
-from everpoll.cli.demo_server import HOST, Answer, Asked, SmallServer
+from everpoll.cli.demo_server import HOST, Answer, ReceivedRequest, SmallServer
 from everpoll.policy import Backoff, Budget
 from everpoll.watches import Done, Fail, Wait
 from everpoll.watches.adapters import Request
@@ -30,7 +30,7 @@ class Exports:
         self._rng = rng
         self._begun: dict[str, tuple[float, float, bool]] = {}
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: ReceivedRequest) -> Answer:
         """Start an export, or report its progress."""
         if asked.method == "POST":
             key = asked.headers.get("idempotency-key", "none")

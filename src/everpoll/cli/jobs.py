@@ -32,14 +32,14 @@ from everpoll.cli.session import (
     console,
     numbered,
     plain,
+    print_continuation,
     print_json,
-    tell_more,
     with_store,
 )
 from everpoll.engine.actors import action
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.engine.why import limit_text, recorded
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.errors import BadInput, TaskNotFound, WrongState
 from everpoll.jobs import Jobs
 from everpoll.jobs.causes import instant_of
@@ -110,7 +110,7 @@ def list_jobs(  # noqa: PLR0913, PLR0917 - the options of the command
         print_json(page.tasks)
         return
     console().print(_table(page) if page.tasks else "No jobs.")
-    tell_more(page.after, page.searched_back_to)
+    print_continuation(page.after, page.searched_back_to)
 
 
 def _table(page: TaskPage) -> Table:
@@ -296,10 +296,10 @@ def run_now(task_id: TaskId, url: Url = None) -> None:
     """Make a queued job due now; its delay or backoff ends."""
 
     async def use(store: Store) -> None:
-        async def the_store() -> Store:
+        async def store_of() -> Store:
             return store
 
-        await Jobs(Works(), the_store).task(task_id).run_now(by=actor())
+        await Jobs(WorkRegistry(), store_of).task(task_id).run_now(by=actor())
 
     with_store(url, use)
     typer.echo(f"task {task_id} is due now")
@@ -347,7 +347,7 @@ def workers(
 def show_workers(found: Sequence[WorkerInfo]) -> None:
     """Print the workers of a store."""
     out = console()
-    out.print(_workers(found, gone_here(found), out.width) if found else "No workers.")
+    out.print(_workers(found, ended_here(found), out.width) if found else "No workers.")
 
 
 def _workers(found: Sequence[WorkerInfo], gone: set[int], columns: int) -> Table:

@@ -152,7 +152,7 @@ def main(
 
 
 def _line_so_far() -> list[str]:
-    """Return the words behind `everpoll` of the line that a shell completes."""
+    """Return the words after `everpoll` of the line that a shell completes."""
     line = next((os.environ[name] for name in LINES if name in os.environ), "")
     return line.split()[1:]
 

@@ -83,9 +83,9 @@ def resume(queue: QueueName, url: Url = None, as_json: AsJson = False) -> None:
 
 
 async def _operated(store: Store, name: str, operate: Callable[[Queue], Awaitable[None]]) -> QueueInfo:
-    async def the_store() -> Store:
+    async def store_of() -> Store:
         return store
 
-    queue = Queue(name, the_store)
+    queue = Queue(name, store_of)
     await operate(queue)
     return await queue.info()

@@ -95,7 +95,7 @@ def _app(path: str | None, config: Path | None, url: str | None) -> Everpoll:
     configuration = None if config is None else load(config)
     app = Everpoll(url) if path is None else found_app(path)
     if path is None:
-        app.services.scouts = True
+        app.services.finds_others = True
     if configuration is not None:
         configure(app, configuration, add_channels)
         for name in missing_variables(configuration, os.environ):

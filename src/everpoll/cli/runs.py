@@ -19,14 +19,14 @@ from everpoll.cli.session import (
     duration_s,
     numbered,
     plain,
+    print_continuation,
     print_json,
-    tell_more,
     with_store,
 )
 from everpoll.cli.why import found_task
 from everpoll.engine.actors import action
 from everpoll.engine.why import recorded
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.errors import BadInput
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.policy import human
@@ -67,7 +67,7 @@ def list_runs(
         return
     out = console()
     out.print(_table(found) if found else "No runs.")
-    tell_more(page.after, page.searched_back_to)
+    print_continuation(page.after, page.searched_back_to)
 
 
 def _table(found: Sequence[RunInfo]) -> Table:
@@ -242,10 +242,10 @@ async def _operated(store: Store, name: str, operate: Callable[[WatchRun], Await
     """Call a method of a run, and return the run as it is afterwards."""
     task = await _found(store, name)
 
-    async def the_store() -> Store:
+    async def store_of() -> Store:
         return store
 
-    watches = Watches(Works(), the_store)
+    watches = Watches(WorkRegistry(), store_of)
     try:
         await operate(WatchRun(watches, task.name, run_info(task).id, task.id))
     finally:
@@ -281,10 +281,10 @@ def events(
                 seen = page[-1].seq
             return
 
-        async def the_store() -> Store:
+        async def store_of() -> Store:
             return store
 
-        watches = Watches(Works(), the_store)
+        watches = Watches(WorkRegistry(), store_of)
         try:
             async for event in WatchRun(watches, task.name, run_info(task).id, task.id).events(number):
                 _print_event(msgspec.structs.asdict(event), as_json=as_json)

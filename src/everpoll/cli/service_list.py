@@ -59,7 +59,7 @@ LAYOUTS = (Layout(LOOKS, "why"), Layout(10, "why"), Layout(10, "when"), Layout(0
 """The layouts from wide to narrow: the first one that fits is printed."""
 
 
-class Listed(Struct, frozen=True):
+class ListedService(Struct, frozen=True):
     """One service of the list."""
 
     info: ServiceInfo
@@ -76,7 +76,7 @@ def list_services(
     if status is not None and status not in STATUS_STYLE:
         raise BadInput(f"--status {status!r}: write one of {', '.join(STATUS_STYLE)}")
 
-    async def use(services: Services, store: Store) -> tuple[list[Listed], bool]:
+    async def use(services: Services, store: Store) -> tuple[list[ListedService], bool]:
         return await _read(services, store, status), is_any_alive(await store.workers())
 
     listed, is_looked_at = with_services(url, use)
@@ -92,7 +92,7 @@ def list_services(
         out.print("[yellow]No worker is running: nothing is looked at.[/]")
 
 
-async def _read(services: Services, store: Store, status: str | None) -> list[Listed]:
+async def _read(services: Services, store: Store, status: str | None) -> list[ListedService]:
     now = time.time()
     infos = [service_info(row, now) for row in await services.rows()]
     infos = [one for one in infos if status is None or one.status == status]
@@ -107,16 +107,16 @@ async def _read(services: Services, store: Store, status: str | None) -> list[Li
     for one in infos:
         shown = looks.get(one.name, [])
         ahead = ahead_of(shown[0].status, shown[0].at, one.due_at or now, now) if shown else NOTHING_AHEAD
-        listed.append(Listed(one, uptime_of(availability.get(one.name, Availability()), day_ms, ahead), shown))
+        listed.append(ListedService(one, uptime_of(availability.get(one.name, Availability()), day_ms, ahead), shown))
     return listed
 
 
-def _fields(one: Listed) -> dict[str, Any]:
+def _fields(one: ListedService) -> dict[str, Any]:
     fields = asdict(one.info) | {"healthy": one.info.healthy, "uptime_24h": one.uptime, "looks": one.looks}
     return fields | {name: without_secrets(fields[name]) for name in ("error", "warnings")}
 
 
-def _print(out: Console, listed: Sequence[Listed]) -> None:
+def _print(out: Console, listed: Sequence[ListedService]) -> None:
     errors = [one_line(without_secrets(one.info.error)) for one in listed]
     head, rows = _fitting(listed, out.width)
     room = out.width - sum(_widths(head, rows)) - GAP * len(head)
@@ -132,13 +132,13 @@ def _print(out: Console, listed: Sequence[Listed]) -> None:
     out.print(f"\n{len(listed):,} service{'s' if len(listed) != 1 else ''}: {words}")
 
 
-def _fitting(listed: Sequence[Listed], columns: int) -> tuple[list[str], list[list[Text]]]:
+def _fitting(listed: Sequence[ListedService], columns: int) -> tuple[list[str], list[list[Text]]]:
     """Return the headings and cells of the widest layout that fits."""
     found = (_laid_out(listed, layout) for layout in LAYOUTS)
     return next((one for one in found if _least_width(*one) <= columns), _laid_out(listed, LAYOUTS[-1]))
 
 
-def _laid_out(listed: Sequence[Listed], layout: Layout) -> tuple[list[str], list[list[Text]]]:
+def _laid_out(listed: Sequence[ListedService], layout: Layout) -> tuple[list[str], list[list[Text]]]:
     optional = (("last looks", layout.bars), ("next look", layout.next_look))
     head = [*NEVER_SHORTENED, *(name for name, is_there in optional if is_there)]
     return head, [_cells(one, layout) for one in listed]
@@ -169,7 +169,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Text]], columns: int, er
     return table
 
 
-def _cells(one: Listed, layout: Layout) -> list[Text]:
+def _cells(one: ListedService, layout: Layout) -> list[Text]:
     info = one.info
     span = "" if info.since is None else human(round(max(0.0, time.time() - info.since)))
     marks = [mark for mark, holds in (("muted", info.muted_until), ("removed", info.is_removed)) if holds]

@@ -54,7 +54,7 @@ COVERED = 0.95
 _OF_LOOKS = frozenset({"breaker", "backoff", "format"})
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class ShownService(Struct, frozen=True, kw_only=True):
     """The displayed data of one service."""
 
     info: ServiceInfo
@@ -75,7 +75,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 def show(name: ServiceName, url: Url = None, as_json: AsJson = False) -> None:
     """Show one service: definition, dependencies, looks, uptime, incidents and warnings."""
 
-    async def use(services: Services, store: Store) -> Shown:
+    async def use(services: Services, store: Store) -> ShownService:
         return await _read(services, store, name)
 
     shown = with_services(url, use)
@@ -85,7 +85,7 @@ def show(name: ServiceName, url: Url = None, as_json: AsJson = False) -> None:
         _print(console(), shown)
 
 
-async def _read(services: Services, store: Store, name: str) -> Shown:
+async def _read(services: Services, store: Store, name: str) -> ShownService:
     row, now = await services.row(name), time.time()
     service = Service(services, name)
     rollups = {span: await store.health.summary(name, now - seconds(span), now) for span in SPANS}
@@ -93,7 +93,7 @@ async def _read(services: Services, store: Store, name: str) -> Shown:
     looks = [msgspec.structs.replace(one, error=without_secrets(one.error)) for one in await service.history(LOOKS)]
     ahead = ahead_of_look(looks[0] if looks else None, now)
     incidents = await services.incidents.list(None, name, INCIDENTS)
-    return Shown(
+    return ShownService(
         info=service_info(row, now),
         definition=safe_definition(msgspec.convert(row.args, Assignment).definition),
         dependencies=dependencies,
@@ -111,14 +111,14 @@ def _percentiles(rollup: Rollup) -> dict[str, float | None]:
     return {name: rollup.latency_ms(share) for name, share in PERCENTILES.items()}
 
 
-def _fields(shown: Shown) -> dict[str, Any]:
+def _fields(shown: ShownService) -> dict[str, Any]:
     fields = asdict(shown.info) | {"healthy": shown.info.healthy} | asdict(shown)
     fields["incidents"] = [fields_of(one, shown.waiting) for one in shown.incidents]
     del fields["info"], fields["waiting"], fields["is_looked_at"]
     return fields | {name: without_secrets(fields[name]) for name in ("error", "warnings")}
 
 
-def _print(out: Console, shown: Shown) -> None:
+def _print(out: Console, shown: ShownService) -> None:
     info = shown.info
     lasting = "" if info.since is None else f"for {human(round(max(0.0, time.time() - info.since)))}"
     print_head(out, info.status, info.name, without_secrets(info.error), [lasting])
@@ -132,7 +132,7 @@ def _print(out: Console, shown: Shown) -> None:
     _print_looks(out, shown.looks)
 
 
-def _card(shown: Shown) -> Table:
+def _card(shown: ShownService) -> Table:
     info, is_beaten = shown.info, shown.definition["target"].startswith("beat:")
     card = Table(box=None, show_header=False, pad_edge=False)
     card.add_column(style="dim", no_wrap=True)
@@ -175,7 +175,7 @@ def _definition_rows(definition: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _breaker(shown: Shown) -> str:
+def _breaker(shown: ShownService) -> str:
     breaker, phase = shown.definition["breaker"], shown.info.breaker
     if breaker is None:
         return ""

@@ -154,7 +154,7 @@ def console() -> Console:
     return Console(highlight=False, emoji=False)
 
 
-def tell_more(after: int | None, searched_back_to: datetime | None) -> None:
+def print_continuation(after: int | None, searched_back_to: datetime | None) -> None:
     """Print how to get the next page, and how far back a bounded search looked."""
     if searched_back_to is not None:
         console().print(f"Searched back to tasks that were enqueued {ago(searched_back_to)}.")

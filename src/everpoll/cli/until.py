@@ -23,7 +23,15 @@ from everpoll.app import Everpoll
 from everpoll.cli.given_headers import headers_from
 from everpoll.cli.session import AsJson, duration_s, print_json
 from everpoll.cli.until_display import Progress, show_live
-from everpoll.cli.until_operation import ADAPTERS, METHODS, Operation, Telling, Wanted, data_from, operation_for
+from everpoll.cli.until_operation import (
+    ADAPTERS,
+    METHODS,
+    ExplainingClient,
+    Operation,
+    OperationOptions,
+    data_from,
+    operation_for,
+)
 from everpoll.errors import BadInput, EverpollError
 from everpoll.http.secrets import Secrets
 from everpoll.http.urls import shown
@@ -96,7 +104,7 @@ def until(  # noqa: PLR0913 - options of a command
     try:
         headers = headers_from(header or [])
         secrets = Secrets(headers, url)
-        wanted = Wanted(
+        wanted = OperationOptions(
             url=url,
             method=_one_of("--method", (method or ("GET" if data is None else "POST")).upper(), METHODS),
             data=None if data is None else data_from(data),
@@ -108,7 +116,7 @@ def until(  # noqa: PLR0913 - options of a command
         )
         if wanted.data is not None and wanted.method == "GET" and wanted.adapter != "waiter":
             raise BadInput("--data is not sent with --method GET: leave one of them out")
-        operation = operation_for(wanted, Telling())
+        operation = operation_for(wanted, ExplainingClient())
         secrets = Secrets(headers, url, operation.secrets)
         terms = _terms(operation, timeout, every)
     except EverpollError as error:
@@ -119,21 +127,21 @@ def until(  # noqa: PLR0913 - options of a command
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class WaitLimits:
     """The timeout and the interval."""
 
     budget: Budget
     cadence: Cadence
 
 
-def _terms(operation: Operation, timeout: str | None, every: str | None) -> Terms:
+def _terms(operation: Operation, timeout: str | None, every: str | None) -> WaitLimits:
     if timeout is None and operation.budget is not None:
         budget = operation.budget
     else:
         budget = Budget(duration_s("--timeout", timeout or TIMEOUT))
     every_s = operation.every_s if every is None else duration_s("--every", every)
     steady = None if every_s is None else Backoff(max(every_s, 0.001), factor=1, jitter=0.1)
-    return Terms(budget, Growing(steady or GROWING))
+    return WaitLimits(budget, Growing(steady or GROWING))
 
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
@@ -145,7 +153,7 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
 class Until:
     """One wait."""
 
-    def __init__(self, operation: Operation, terms: Terms, secrets: Secrets, title: str) -> None:
+    def __init__(self, operation: Operation, terms: WaitLimits, secrets: Secrets, title: str) -> None:
         self._operation = operation
         self._terms = terms
         self._secrets = secrets

@@ -43,7 +43,7 @@ _NO_CANCEL = {"azure": "Azure's services have no common way to cancel", "waiter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class OperationOptions:
     """The checked options of the command line. It has secrets: never print it."""
 
     url: str
@@ -76,7 +76,7 @@ class Operation:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-def operation_for(wanted: Wanted, fetch: Fetch) -> Operation:
+def operation_for(wanted: OperationOptions, fetch: Fetch) -> Operation:
     """Return the operation; `BadInput` or `Refused` if the options contradict each other."""
     name = _named(wanted)
     if (wanted.model is None) != (wanted.waiter is None):
@@ -88,7 +88,7 @@ def operation_for(wanted: Wanted, fetch: Fetch) -> Operation:
     return _MAKERS[name](wanted, fetch)
 
 
-def _named(wanted: Wanted) -> str:
+def _named(wanted: OperationOptions) -> str:
     """Return the adapter, if the options or the address determine it."""
     if wanted.adapter != "auto":
         return wanted.adapter
@@ -109,21 +109,21 @@ def _named(wanted: Wanted) -> str:
 # ── one protocol each ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _auto(wanted: Wanted, fetch: Fetch) -> Operation:
+def _auto(wanted: OperationOptions, fetch: Fetch) -> Operation:
     return _over_http(wanted, "auto", AnyOperation(wanted.headers, fetch, "DELETE" if wanted.may_cancel else None))
 
 
-def _http202(wanted: Wanted, fetch: Fetch) -> Operation:
+def _http202(wanted: OperationOptions, fetch: Fetch) -> Operation:
     cancel_method = "DELETE" if wanted.may_cancel else None
     adapter = Http202(headers=wanted.headers, fetch=fetch, cancel_method=cancel_method, value_limit=None)
     return _over_http(wanted, "http202", adapter)
 
 
-def _azure(wanted: Wanted, fetch: Fetch) -> Operation:
+def _azure(wanted: OperationOptions, fetch: Fetch) -> Operation:
     return _over_http(wanted, "azure", AzureOperation(headers=wanted.headers, fetch=fetch, value_limit=None))
 
 
-def _over_http(wanted: Wanted, name: str, adapter: Http202 | AzureOperation) -> Operation:
+def _over_http(wanted: OperationOptions, name: str, adapter: Http202 | AzureOperation) -> Operation:
     request = Request(wanted.url, wanted.method, wanted.data)
     return Operation(
         adapter=name,
@@ -134,7 +134,7 @@ def _over_http(wanted: Wanted, name: str, adapter: Http202 | AzureOperation) -> 
     )
 
 
-def _google(wanted: Wanted, fetch: Fetch) -> Operation:
+def _google(wanted: OperationOptions, fetch: Fetch) -> Operation:
     base, version, name = google_address(wanted.url)
     adapter = GoogleOperation(base, version=version, headers=wanted.headers, fetch=fetch, value_limit=None)
     request = Request(wanted.url, wanted.method, wanted.data)
@@ -160,7 +160,7 @@ def google_address(url: str) -> tuple[str, str, str]:
     return base, segments[places[0]], "/".join(segments[places[0] + 1 :])
 
 
-def _openai(wanted: Wanted, fetch: Fetch) -> Operation:
+def _openai(wanted: OperationOptions, fetch: Fetch) -> Operation:
     key = os.environ.get("OPENAI_API_KEY", "")
     headers = _with_key(wanted.headers, "Authorization", key and f"Bearer {key}", "OPENAI_API_KEY")
     base, batch = _batch_address(wanted, OPENAI)
@@ -168,7 +168,7 @@ def _openai(wanted: Wanted, fetch: Fetch) -> Operation:
     return _batch(wanted, "openai", adapter, batch, key)
 
 
-def _anthropic(wanted: Wanted, fetch: Fetch) -> Operation:
+def _anthropic(wanted: OperationOptions, fetch: Fetch) -> Operation:
     key = os.environ.get("ANTHROPIC_API_KEY", "")
     headers = _with_key(wanted.headers, "x-api-key", key, "ANTHROPIC_API_KEY") | {"anthropic-version": VERSION}
     base, batch = _batch_address(wanted, f"{ANTHROPIC}/v1/messages")
@@ -176,7 +176,9 @@ def _anthropic(wanted: Wanted, fetch: Fetch) -> Operation:
     return _batch(wanted, "anthropic", adapter, batch, key)
 
 
-def _batch(wanted: Wanted, name: str, adapter: OpenAIBatch | AnthropicBatch, batch: str, key: str) -> Operation:
+def _batch(
+    wanted: OperationOptions, name: str, adapter: OpenAIBatch | AnthropicBatch, batch: str, key: str
+) -> Operation:
     return Operation(
         adapter=name,
         look=adapter.look,
@@ -187,7 +189,7 @@ def _batch(wanted: Wanted, name: str, adapter: OpenAIBatch | AnthropicBatch, bat
     )
 
 
-def _batch_address(wanted: Wanted, base: str) -> tuple[str, str]:
+def _batch_address(wanted: OperationOptions, base: str) -> tuple[str, str]:
     """Return the service's base and the batch's id, from …/batches/ID, or from the id alone."""
     if "://" not in wanted.url:
         return base, wanted.url
@@ -205,7 +207,7 @@ def _with_key(headers: Mapping[str, str], name: str, value: str, variable: str) 
     return {name: value, **headers}
 
 
-def _waiter(wanted: Wanted, fetch: Fetch) -> Operation:
+def _waiter(wanted: OperationOptions, fetch: Fetch) -> Operation:
     if wanted.model is None or wanted.waiter is None:
         raise BadInput("a waiter is found by its file and its name: write --model waiters.json --waiter TableExists")
     try:
@@ -219,7 +221,7 @@ def _waiter(wanted: Wanted, fetch: Fetch) -> Operation:
     return Operation(adapter="waiter", look=adapter.look, handle=wanted.url, every_s=model.delay_s, budget=model.budget)
 
 
-_MAKERS: dict[str, Callable[[Wanted, Fetch], Operation]] = {
+_MAKERS: dict[str, Callable[[OperationOptions, Fetch], Operation]] = {
     "auto": _auto,
     "http202": _http202,
     "azure": _azure,
@@ -286,7 +288,7 @@ def shape_of(body: Mapping[str, Any]) -> Shape | None:
 class WaiterOverHttp(OverHttp):
     """A waiter's model over the answers of one URL, read with the method that was written."""
 
-    def __init__(self, waiter: Waiter, wanted: Wanted, fetch: Fetch) -> None:
+    def __init__(self, waiter: Waiter, wanted: OperationOptions, fetch: Fetch) -> None:
         super().__init__(Client(fetch, wanted.headers))
         self._waiter = waiter
         self._request = Request(wanted.url, wanted.method, wanted.data)
@@ -314,7 +316,7 @@ def _error_code(response: Response) -> str:
     return code.partition(":")[0].rpartition("#")[2]
 
 
-class Telling:
+class ExplainingClient:
     """A client whose errors tell in a few words why there is no answer."""
 
     def __init__(self, fetch: HttpFetch | None = None) -> None:

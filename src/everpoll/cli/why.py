@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from everpoll.cli.session import AsJson, OfApp, Url, console, plain, print_json, with_store
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.engine.why_blocked import leading_to, why_blocked
@@ -34,7 +34,7 @@ def explain(task: TaskOrService, url: Url = None, app: OfApp = None, as_json: As
         if found.blockers and (leading := await leading_to(store, found)) is not None:
             return why_blocked(found, leading)
         losses, workers, queues = await store.losses(found.id), await store.workers(), await store.queues()
-        gone, now = gone_here(workers), datetime.now(UTC)
+        gone, now = ended_here(workers), datetime.now(UTC)
         if found.kind == "watch":
             return why_run(found, workers, queues, losses, now, gone)
         limit = None if found.limit is None else await store.limit(found.limit.key)

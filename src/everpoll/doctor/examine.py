@@ -7,9 +7,9 @@ from typing import TypeVar
 from everpoll.doctor import database, fleet, services, storage
 from everpoll.doctor.diagnosis import Check, Diagnosis, Verdict, fine, problem, warning
 from everpoll.doctor.fleet import Fleet
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.monitors.alerts.mailbox import KIND as MAILBOX
-from everpoll.stores.examination import Examiner, Facts, Unseen
+from everpoll.stores.examination import Examiner, Facts, NotGathered
 
 T = TypeVar("T")
 
@@ -27,10 +27,10 @@ async def diagnose(
 
 def judged(facts: Facts, transaction_age_s: float, registered: Collection[str], now: float) -> tuple[Check, ...]:
     """Return every check that this kind of store has, in the order in which people read them."""
-    workers = Fleet(()) if isinstance(facts.workers, Unseen) else Fleet(facts.workers, gone_here(facts.workers))
-    due = () if isinstance(facts.due, Unseen) else facts.due
+    workers = Fleet(()) if isinstance(facts.workers, NotGathered) else Fleet(facts.workers, ended_here(facts.workers))
+    due = () if isinstance(facts.due, NotGathered) else facts.due
     # What is judged with the help of the workers cannot be judged without them.
-    of_workers = facts.workers if isinstance(facts.workers, Unseen) else None
+    of_workers = facts.workers if isinstance(facts.workers, NotGathered) else None
     verdicts: dict[str, Verdict | None] = {
         "database": _reached(facts),
         "schema": _judged(facts.schema, database.schema),
@@ -59,16 +59,16 @@ def judged(facts: Facts, transaction_age_s: float, registered: Collection[str], 
 
 
 def _reached(facts: Facts) -> Verdict:
-    if isinstance(facts.reached, Unseen):
+    if isinstance(facts.reached, NotGathered):
         why = facts.reached
         return problem(why.why, why.remedy or f"see whether {facts.place} runs and is reached from here")
     return fine(f"{facts.reached}, {facts.place}")
 
 
-def _judged(fact: T | Unseen | None, judge: Callable[[T], Verdict]) -> Verdict | None:
+def _judged(fact: T | NotGathered | None, judge: Callable[[T], Verdict]) -> Verdict | None:
     """Judge a fact; return None if this kind of store does not have it."""
     if fact is None:
         return None
-    if isinstance(fact, Unseen):
+    if isinstance(fact, NotGathered):
         return warning(f"not looked at: {fact.why}", fact.remedy or "see the check `database`")
     return judge(fact)

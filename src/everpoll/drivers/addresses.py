@@ -1,4 +1,4 @@
-"""Addresses of databases, as far as all of them are alike: shown to people and logs without their passwords.
+"""Addresses of databases of any kind: shows them to people and in logs without their passwords.
 
 Promises of `masked`: no part of a password is shown, also where the address is malformed, has no scheme, is written in
 the keywords of libpq, or where the password has `@`, `/`, `?` or `#` in it that were not percent-encoded. When in doubt
@@ -36,5 +36,5 @@ def _without_password(rest: str) -> str:
         user, colon, _ = head.partition(":")
         return f"{user if _USER.fullmatch(user) else HIDDEN}{f':{HIDDEN}' if colon else ''}@{tail}"
     hosts = re.split(r"[/?]", rest, maxsplit=1)[0]
-    # A text behind a colon that is not a port may be a password, with the host left out.
+    # A text after a colon that is not a port may be a password, with the host left out.
     return rest if ":" not in _PORT.sub("", _IPV6.sub("", hosts)) else f"{hosts.partition(':')[0]}:{HIDDEN}"

@@ -1,4 +1,4 @@
-"""Waking: how a listener calls what waits for work."""
+"""Wakes: why and when a worker should poll."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -5,7 +5,7 @@ from everpoll.policy import flaw_of, shown
 from everpoll.stores.contract import encode
 
 ACTOR_LIMIT = 200
-"""Characters."""
+"""In characters."""
 
 
 def checked_actor(by: str) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from everpoll.drivers.repeated_warnings import RepeatedWarnings
 from everpoll.engine.refusals import may_be_of_one
 from everpoll.logs.context import about
-from everpoll.policy.liveness import Vigil, judge
-from everpoll.stores.contract import Beat, Pulse, Rescued
+from everpoll.policy.liveness import Observations, judge
+from everpoll.stores.contract import Beat, HeartbeatConnection, Rescued
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -36,7 +36,7 @@ class Listeners:
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class HeartbeatTiming:
     """How long a worker that falls silent keeps its tasks, and how often it beats."""
 
     lease_s: float
@@ -53,7 +53,7 @@ class Rhythm:
         return self.lease_s * FENCE_SHARE
 
 
-def publish_nothing(_pulse: Pulse) -> None:
+def publish_nothing(_connection: HeartbeatConnection) -> None:
     """Publish nothing."""
 
 
@@ -63,21 +63,21 @@ class BeatSender:
     def __init__(
         self,
         incarnation: int,
-        rhythm: Rhythm,
+        timing: HeartbeatTiming,
         running: Callable[[], tuple[Sequence[int], Fences]],
         clock: Callable[[], float],
         listeners: Listeners,
-        publish: Callable[[Pulse], None] = publish_nothing,
+        publish: Callable[[HeartbeatConnection], None] = publish_nothing,
     ) -> None:
         self.publish = publish
         """Tells the store more about this worker, after a beat; never raises."""
         self._incarnation = incarnation
-        self._rhythm = rhythm
+        self._timing = timing
         self._running = running
         self._clock = clock
         self._listeners = listeners
         self._warnings = RepeatedWarnings(logger, "the rescue", clock)
-        self._vigil = Vigil()
+        self._observations = Observations()
         self.heard_at = clock()
         """When the last beat that was answered was sent: the answer may have been slow, and the lease counts from
         before it."""
@@ -91,33 +91,33 @@ class BeatSender:
     @property
     def is_fenced(self) -> bool:
         """Whether the worker must not go on: declared dead, or without an answer for too long."""
-        return self.is_over or self.silence_s >= self._rhythm.fence_s
+        return self.is_over or self.silence_s >= self._timing.fence_s
 
-    def beat(self, pulse: Pulse) -> float:
-        """Beat once; return the seconds until the next beat is due. Errors of the pulse pass through."""
+    def beat(self, connection: HeartbeatConnection) -> float:
+        """Beat once; return the seconds until the next beat is due. Errors of the connection pass through."""
         running, overdue = self._running()
         asked_at = self._clock()
-        beat = pulse.beat(self._incarnation, self._rhythm.lease_s, running)
+        beat = connection.beat(self._incarnation, self._timing.lease_s, running)
         answered_at = self._clock()
         self.heard_at = asked_at
         self.is_over = not beat.is_alive
         self._listeners.on_beat(beat)
         if self.is_over:
-            return self._rhythm.beat_s
-        verdict = judge(self._vigil, asked_at, answered_at, beat.others)
-        self._vigil = verdict.vigil
+            return self._timing.beat_s
+        verdict = judge(self._observations, asked_at, answered_at, beat.others)
+        self._observations = verdict.observations
         if verdict.dead or overdue or beat.has_leftovers:
-            self._rescue(pulse, verdict.dead, overdue)
-        self.publish(pulse)
+            self._rescue(connection, verdict.dead, overdue)
+        self.publish(connection)
         # Counted from the question: after a slow answer the next beat would come too late for the fence.
-        wait_s = asked_at + self._rhythm.beat_s - self._clock()
+        wait_s = asked_at + self._timing.beat_s - self._clock()
         return max(0.0, wait_s if verdict.look_again_s is None else min(wait_s, verdict.look_again_s))
 
-    def _rescue(self, pulse: Pulse, dead: Fences, overdue: Fences) -> None:
+    def _rescue(self, connection: HeartbeatConnection, dead: Fences, overdue: Fences) -> None:
         for incarnation, _ in dead:
             logger.warning("worker %016x has not beaten for a whole lease: declaring it dead", incarnation)
         try:
-            rescued = self._rescued(pulse, dead, overdue)
+            rescued = self._rescued(connection, dead, overdue)
         except Exception as error:  # noqa: BLE001 - the next beat rescues; this one was heard
             self._listeners.on_failure(f"rescue: {type(error).__name__}: {error}")
             what = "rescue failed: %s: %s; the next heartbeat tries again"
@@ -127,17 +127,17 @@ class BeatSender:
             if rescued.tasks:
                 self._listeners.on_rescue(rescued)
 
-    def _rescued(self, pulse: Pulse, dead: Fences, overdue: Fences) -> Rescued:
+    def _rescued(self, connection: HeartbeatConnection, dead: Fences, overdue: Fences) -> Rescued:
         """Rescue; a task that the database refuses to touch must not hold up the others."""
         try:
-            return pulse.rescue(self._incarnation, dead, overdue)
+            return connection.rescue(self._incarnation, dead, overdue)
         except Exception as error:
             if not overdue or not may_be_of_one(error):
                 raise
-        rescued = pulse.rescue(self._incarnation, dead, ())
+        rescued = connection.rescue(self._incarnation, dead, ())
         for fence in overdue:
             try:
-                one = pulse.rescue(self._incarnation, (), [fence])
+                one = connection.rescue(self._incarnation, (), [fence])
                 rescued = Rescued(rescued.tasks + one.tasks, rescued.ended + one.ended)
             except Exception as error:
                 if not may_be_of_one(error):

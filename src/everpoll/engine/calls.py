@@ -44,7 +44,7 @@ class Callee:
         return self.within(self.timeout_s, *args, **kwargs)
 
     @property
-    def plainest(self) -> Callable[..., Awaitable[Any]]:
+    def cheapest(self) -> Callable[..., Awaitable[Any]]:
         """The cheapest way to call it: the function itself, if it is async and has no timeout."""
         return self._function if self._in_loop and self.timeout_s is None else self
 

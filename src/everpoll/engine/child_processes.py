@@ -93,7 +93,7 @@ class Child:
         await self._waited()
         self._writer.close()
 
-    async def let_go(self) -> None:
+    async def end_idle(self) -> None:
         """Make an idle process exit."""
         self._writer.close()
         try:
@@ -180,7 +180,7 @@ class ChildProcesses:
     async def close(self) -> None:
         """Stop all children; a later call starts new ones."""
         idle, self._idle, self._all = self._idle, [], set()
-        await asyncio.gather(*(child.let_go() for child in idle))
+        await asyncio.gather(*(child.end_idle() for child in idle))
 
 
 def _started(module: str, theirs: socket.socket) -> "subprocess.Popen[bytes]":

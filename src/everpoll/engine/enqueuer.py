@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from everpoll.drivers.locks import LockHeld
-from everpoll.engine.held_keys import past_locks
+from everpoll.engine.held_keys import retry_while_locked
 from everpoll.engine.refusals import may_be_of_one
 from everpoll.stores.contract import Enqueued, NewTask, Store
 from everpoll.stores.limits import STATEMENT_BYTES, task_bytes
@@ -20,7 +20,7 @@ Waiting: TypeAlias = tuple[NewTask, "asyncio.Future[Enqueued]"]
 
 
 class Enqueuer:
-    """The one way in of this process."""
+    """Enqueues the tasks of all callers of this process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -60,10 +60,10 @@ class Enqueuer:
 
     async def many(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Enqueue a whole list, all or none."""
-        return await past_locks(lambda: self._store.enqueue(tasks)) if tasks else []
+        return await retry_while_locked(lambda: self._store.enqueue(tasks)) if tasks else []
 
     async def _alone(self, task: NewTask) -> Enqueued:
-        return (await past_locks(lambda: self._store.enqueue((task,))))[0]
+        return (await retry_while_locked(lambda: self._store.enqueue((task,))))[0]
 
     def _next(self) -> None:
         if self._waiting:

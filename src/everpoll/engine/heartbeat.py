@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings
-from everpoll.engine.beat_sender import BeatSender, Fences, Listeners, Rhythm, publish_nothing
+from everpoll.engine.beat_sender import BeatSender, Fences, HeartbeatTiming, Listeners, publish_nothing
 from everpoll.engine.threads import DaemonThreads
-from everpoll.stores.contract import Pulse
+from everpoll.stores.contract import HeartbeatConnection
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -28,15 +28,15 @@ class Heartbeat:
 
     def __init__(
         self,
-        pulse: Callable[[], Pulse],
+        connect: Callable[[], HeartbeatConnection],
         incarnation: int,
-        rhythm: Rhythm,
+        timing: HeartbeatTiming,
         running: Callable[[], tuple[Sequence[int], Fences]],
         listeners: Listeners,
-        publish: Callable[[Pulse], None] = publish_nothing,
+        publish: Callable[[HeartbeatConnection], None] = publish_nothing,
     ) -> None:
-        self._pulse = pulse
-        self._rhythm = rhythm
+        self._connect = connect
+        self._timing = timing
         self._event_loop = asyncio.get_running_loop()
         self._listeners = listeners
         listeners_in_loop = Listeners(
@@ -45,7 +45,7 @@ class Heartbeat:
             lambda text: self._tell(listeners.on_failure, text),
             lambda silence_s: self._tell(listeners.on_silence, silence_s),
         )
-        self.sender = BeatSender(incarnation, rhythm, running, time.monotonic, listeners_in_loop, publish)
+        self.sender = BeatSender(incarnation, timing, running, time.monotonic, listeners_in_loop, publish)
         self._over = False
         self._nudged = threading.Event()
         self._watcher: asyncio.TimerHandle | None = None
@@ -56,7 +56,7 @@ class Heartbeat:
         self._thread.start()
         self._watch()
 
-    def hurry(self) -> None:
+    def beat_now(self) -> None:
         """Beat now: a task may have to be canceled."""
         self._nudged.set()
 
@@ -81,34 +81,34 @@ class Heartbeat:
         if self._over or self.sender.is_over:
             return
         silence_s = self.sender.silence_s
-        left_s = self._rhythm.fence_s - silence_s
+        left_s = self._timing.fence_s - silence_s
         if left_s <= 0:
             self._listeners.on_silence(silence_s)
-            left_s = self._rhythm.beat_s
+            left_s = self._timing.beat_s
         self._watcher = self._event_loop.call_later(left_s, self._watch)
 
     def _beat(self) -> None:
-        pulse: Pulse | None = None
+        connection: HeartbeatConnection | None = None
         warnings = RepeatedWarnings(logger, "the heartbeat")
         try:
             while not self._over and not self.sender.is_over:
                 try:
-                    pulse = pulse or self._pulse()
-                    wait_s = self.sender.beat(pulse)
+                    connection = connection or self._connect()
+                    wait_s = self.sender.beat(connection)
                     warnings.works()
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
                     warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
                     self._tell(self._listeners.on_failure, f"heartbeat: {type(error).__name__}: {error}")
-                    _close(pulse)
-                    pulse = None
-                    wait_s = self._rhythm.retry_s
+                    _close(connection)
+                    connection = None
+                    wait_s = self._timing.retry_s
                 self._nudged.wait(wait_s)
                 self._nudged.clear()
             # What was counted since the last beat; a database that is away is not waited for.
-            if pulse is not None and not self.sender.is_fenced:
-                self.sender.publish(pulse)
+            if connection is not None and not self.sender.is_fenced:
+                self.sender.publish(connection)
         finally:
-            _close(pulse)
+            _close(connection)
 
     def _tell(self, callback: Callable[..., None], *args: object) -> None:
         try:
@@ -117,9 +117,9 @@ class Heartbeat:
             self._over = True  # the event loop is closed: no worker is left to notify
 
 
-def _close(pulse: Pulse | None) -> None:
-    if pulse is not None:
+def _close(connection: HeartbeatConnection | None) -> None:
+    if connection is not None:
         try:
-            pulse.close()
+            connection.close()
         except Exception:
             logger.debug("closing the heartbeat's connection failed", exc_info=True)

@@ -19,7 +19,7 @@ PAUSE = Backoff("20ms", cap="500ms", jitter=0.2, steady=0)
 _rng = random.Random()  # noqa: S311 - jitter needs no secrecy
 
 
-async def past_locks(enqueue: Callable[[], Awaitable[T]]) -> T:
+async def retry_while_locked(enqueue: Callable[[], Awaitable[T]]) -> T:
     """Enqueue, again and again while another transaction has the key."""
     event_loop = asyncio.get_running_loop()
     until, failures = event_loop.time() + PATIENCE_S, 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from everpoll.stores.contract import WorkerInfo
 
 
-def gone_here(workers: Sequence[WorkerInfo]) -> set[int]:
+def ended_here(workers: Sequence[WorkerInfo]) -> set[int]:
     """Return the incarnations of workers that signed on from this host and whose process does not exist any more."""
     host = socket.gethostname()
     return {one.incarnation for one in workers if one.host == host and not _exists(one.pid)}
@@ -25,5 +25,5 @@ def _exists(pid: int) -> bool:
 
 def is_any_alive(workers: Sequence[WorkerInfo]) -> bool:
     """Return whether a worker can do what a command asks for; any worker checks services, if there are some."""
-    gone = gone_here(workers)
+    gone = ended_here(workers)
     return any(one.is_alive and one.incarnation not in gone for one in workers)

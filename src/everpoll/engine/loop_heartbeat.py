@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
-from everpoll.engine.beat_sender import BeatSender, Fences, Listeners, Rhythm, publish_nothing
-from everpoll.stores.contract import Pulse
+from everpoll.engine.beat_sender import BeatSender, Fences, HeartbeatTiming, Listeners, publish_nothing
+from everpoll.stores.contract import HeartbeatConnection
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -21,17 +21,17 @@ class LoopHeartbeat:
 
     def __init__(
         self,
-        pulse: Callable[[], Pulse],
+        connect: Callable[[], HeartbeatConnection],
         incarnation: int,
-        rhythm: Rhythm,
+        timing: HeartbeatTiming,
         running: Callable[[], tuple[Sequence[int], Fences]],
         listeners: Listeners,
-        publish: Callable[[Pulse], None] = publish_nothing,
+        publish: Callable[[HeartbeatConnection], None] = publish_nothing,
     ) -> None:
-        self._pulse = pulse()
-        self._rhythm = rhythm
+        self._connection = connect()
+        self._timing = timing
         self._listeners = listeners
-        self.sender = BeatSender(incarnation, rhythm, running, asyncio.get_running_loop().time, listeners, publish)
+        self.sender = BeatSender(incarnation, timing, running, asyncio.get_running_loop().time, listeners, publish)
         self._nudged = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
@@ -39,7 +39,7 @@ class LoopHeartbeat:
         """Begin; the sign-on just before counts as heard."""
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="everpoll-heartbeat")
 
-    def hurry(self) -> None:
+    def beat_now(self) -> None:
         """Beat now: a task may have to be canceled."""
         self._nudged.set()
 
@@ -48,19 +48,19 @@ class LoopHeartbeat:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
-            self.sender.publish(self._pulse)
-        self._pulse.close()
+            self.sender.publish(self._connection)
+        self._connection.close()
 
     async def _beat(self) -> None:
         warnings = RepeatedWarnings(logger, "the heartbeat", event_loop_time)
         while not self.sender.is_over:
             try:
-                wait_s = self.sender.beat(self._pulse)
+                wait_s = self.sender.beat(self._connection)
                 warnings.works()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
                 warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
                 self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
-                wait_s = self._rhythm.retry_s
+                wait_s = self._timing.retry_s
                 if self.sender.is_fenced:
                     self._listeners.on_silence(self.sender.silence_s)
             with contextlib.suppress(TimeoutError):

@@ -1,6 +1,6 @@
 """Poller metrics and health: averages over a window, never the last value.
 
-Looks and heartbeats are counted apart: either alone may fail for long, and a success of one does not excuse the other.
+Polls and heartbeats are counted separately: each may fail for long while the other succeeds.
 
 Pure bookkeeping: the caller says what happened and when.
 """
@@ -15,7 +15,7 @@ UNHEALTHY_ERRORS = 5
 
 
 class PollSample(Struct, frozen=True, gc=False):
-    """One look at the store: when, how many rows it brought, how long it took, how many other workers leased first."""
+    """One poll: when, how many rows it brought, how long it took, how many other workers leased first."""
 
     at: float
     found: int
@@ -29,7 +29,7 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     healthy: bool
     polling: bool
     consecutive_errors: int
-    """Looks or sign-ons that failed in a row, or heartbeats: the larger number."""
+    """Polls or sign-ons that failed in a row, or heartbeats: the larger number."""
     last_error: str | None
     polls_per_minute: float
     rows_per_poll: float
@@ -38,7 +38,7 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     lease_latency_s: float | None
     push: bool
     waiting_s: float | None
-    """How long the poller rests at most before its next look; None while it looks or is full."""
+    """How long the poller rests at most before its next poll; None while it polls or is full."""
     running: int
     slots: int
     stopping: int = 0
@@ -57,7 +57,7 @@ class Meter:
     def __init__(self) -> None:
         self._polls: deque[PollSample] = deque(maxlen=SAMPLES)
         self._settled: deque[tuple[float, int, int]] = deque(maxlen=SAMPLES)
-        self._failed_looks = 0
+        self._failed_polls = 0
         self._failed_beats = 0
         self.errors = 0
         self.last_error: str | None = None
@@ -68,17 +68,17 @@ class Meter:
         self._store_ahead_s: float | None = None
 
     def polled(self, at: float, found: int, took_s: float, missed: int = 0, store_at: float = 0.0) -> None:
-        """Count a look that succeeded; `store_at`: what the store's clock showed, 0 where that is not known."""
+        """Count a poll that succeeded; `store_at`: what the store's clock showed, 0 where that is not known."""
         if store_at:
             self._store_ahead_s = store_at - at
-        self._failed_looks = 0
+        self._failed_polls = 0
         self.leased += found
         self.missed += missed
         self._polls.append(PollSample(at, found, took_s, missed))
 
     def failed(self, error: str) -> None:
-        """Count a look that failed."""
-        self._failed_looks += 1
+        """Count a poll that failed."""
+        self._failed_polls += 1
         self._note(error)
 
     def store_now(self, now: float, wall: float) -> float:
@@ -96,8 +96,8 @@ class Meter:
 
     @property
     def consecutive_errors(self) -> int:
-        """Looks that failed in a row, or heartbeats: the larger number."""
-        return max(self._failed_looks, self._failed_beats)
+        """Polls that failed in a row, or heartbeats: the larger number."""
+        return max(self._failed_polls, self._failed_beats)
 
     def settlement(self, at: float, count: int, lost: int) -> None:
         """Count a batch that was settled, and how many of it were lost to another incarnation."""
@@ -106,9 +106,9 @@ class Meter:
         self._settled.append((at, count, lost))
 
     def polls_per_minute(self, now: float, since: float) -> float:
-        """Return how many looks a minute there were in the window, or since the start if that is shorter."""
+        """Return how many polls a minute there were in the window, or since the start if that is shorter."""
         if len(self._polls) == SAMPLES:
-            # A busy poller looks more often than samples are kept: then the oldest of them tells the span.
+            # A busy poller polls more often than samples are kept: then the oldest of them tells the span.
             since = max(since, self._polls[0].at)
         span_s = min(WINDOW_S, max(1.0, now - since))
         return len(self._recent(now)) * 60.0 / span_s
@@ -119,7 +119,7 @@ class Meter:
         return sum(one.found for one in recent) / len(recent) if recent else 0.0
 
     def lease_latency_s(self, now: float) -> float | None:
-        """Return the average over the looks in the window that brought something."""
+        """Return the average over the polls in the window that brought something."""
         recent = [one.took_s for one in self._recent(now) if one.found]
         return sum(recent) / len(recent) if recent else None
 

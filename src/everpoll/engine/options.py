@@ -1,4 +1,4 @@
-"""How a worker is to behave; every figure has a default that needs no thought."""
+"""The options of a worker. Each has a default that fits most programs."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ class WorkerOptions:
     beat_s: float | None = None
     """How often it says that it lives; None: three times a lease."""
     poll: Backoff = field(default_factory=lambda: Backoff("5s", factor=1.5, cap="30s", jitter=0, steady=2))
-    """The rests between looks that find nothing, while push does not work."""
+    """The rests between polls that find nothing, while push does not work."""
     safety_poll: Backoff = field(default_factory=lambda: Backoff("30s", factor=2, cap="60s", jitter=0.1))
     """The same while push works."""
     refusal_patience_s: float | None = None

@@ -1,4 +1,4 @@
-"""What tells the poller to go on: a free slot, a shorter backlog, a reason to look.
+"""What tells the poller to go on: a free slot, a shorter backlog, a reason to poll.
 
 Made before the pool, the settler and the poller: the first two set the events, the poller waits for them.
 """
@@ -15,9 +15,9 @@ class PollSignals:
         self.is_slot_awaited = False
         """Whether the poller waits for `freed`: if not, no run needs to set it."""
         self.woken = asyncio.Event()
-        """There is a reason to look before the rest is over."""
+        """There is a reason to poll before the rest is over."""
         self.full_queues: set[str] = set()
-        """The queues that had no room at the last look."""
+        """The queues that had no room at the last poll."""
 
     def slot_freed(self, queue: str) -> None:
         """Note that a handler of this queue has ended. Called once a run."""

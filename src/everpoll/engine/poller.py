@@ -1,11 +1,11 @@
-"""The poller: looks for due tasks as often as needed, and no more often.
+"""The poller: queries the store for due tasks as often as needed, and no more often.
 
-    something found ──▶ look again at once     nothing found ──▶ rest: 5, 5, 7.5 … 30 s, under push 30 … 60 s
+    something found ──▶ poll again at once     nothing found ──▶ rest: 5, 5, 7.5 … 30 s, under push 30 … 60 s
       (under push, all that there was: rest)
     slots are full  ──▶ wait for a free slot   a rest ends early at the next due time and at a wake-up
 
-Promises: never leases more than there are free slots. A look that fails is tried up to three times, is
-logged and counted, and never stops the poller. Every look is logged at debug level, every lease at info.
+Promises: never leases more than there are free slots. A poll that fails is tried up to three times, is
+logged and counted, and never stops the poller. Every poll is logged at debug level, every lease at info.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from everpoll.engine.meter import Meter
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.poll_signals import PollSignals
 from everpoll.engine.pool import Pool
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.errors import EverpollError, LeaseLost
 from everpoll.policy import Backoff, human
 from everpoll.stores.contract import LEASE_LIMIT, Leased, Source
@@ -33,8 +33,8 @@ RETRY = Backoff("1s", cap="10s", jitter=0, steady=0)
 GATHER_S = 0.002
 # The store's clock decides when a task is due; ours may run a little ahead of it.
 DUE_SLACK_S = 0.001
-# Tasks that fall due within this time of one another are leased by one look (measured with 1,250 looks of watches a
-# second: a third less CPU than with a look for each, for 2 ms of lateness).
+# Tasks that fall due within this time of one another are leased by one poll (measured with 1,250 looks of watches a
+# second: a third less CPU than with a poll for each, for 2 ms of lateness).
 DUE_TOGETHER_S = 0.005
 # Due, and yet not leased: another transaction has the row locked for the moment.
 HELD_REST_S = 0.05
@@ -60,7 +60,7 @@ class Poller:
     def __init__(
         self,
         store: Source,
-        works: Works,
+        works: WorkRegistry,
         capacity: Capacity,
         options: WorkerOptions,
         meter: Meter,
@@ -83,14 +83,14 @@ class Poller:
         self.waiting_s: float | None = None
         self._rest_until: float | None = None
         self._heeds_all_until = 0.0
-        self._looked_at = 0.0
+        self._polled_at = 0.0
         self.incarnation = 0
 
     def wake(self, wake: Wake = NOW) -> None:
-        """Look now, unless the tasks are due later and the next look comes in time for them.
+        """Poll now, unless the tasks are due later and the next poll comes in time for them.
 
         A cancel that was requested during a run makes its task due at once, whatever delay the run settles with. So for
-        a while after such a request, every wake-up causes a look.
+        a while after such a request, every wake-up causes a poll.
         """
         now, until = asyncio.get_running_loop().time(), self._rest_until
         if wake.cancel:
@@ -108,7 +108,7 @@ class Poller:
         self._may_lease.set()
 
     def stop(self) -> None:
-        """Take no new work. A look under way ends first: what it leases is handed back, not left to the rescue."""
+        """Take no new work. A poll under way ends first: what it leases is handed back, not left to the rescue."""
         self._stopping.set()
         self._signals.woken.set()
         self._signals.freed.set()
@@ -127,23 +127,23 @@ class Poller:
             if self._is_more_due and self._options.gather_s is not None and self._pool.is_saturated:
                 await asyncio.sleep(self._options.gather_s)
             try:
-                looked = await self._look()
+                found = await self._poll()
             except LeaseLost:
                 await self._sign_on_anew()
                 continue
-            self._is_more_due = looked is not None and not looked.is_all and bool(looked.leases)
+            self._is_more_due = found is not None and not found.is_all and bool(found.leases)
             if self._stopping.is_set():
-                self._pool.hand_back(looked.leases if looked else (), self.incarnation)
-            elif looked is None:
-                # No empty look, so the sequence of rests stays where it is; and no push can be trusted now.
+                self._pool.hand_back(found.leases if found else (), self.incarnation)
+            elif found is None:
+                # This poll was not empty, so the sequence of rests stays where it is; and no push can be trusted now.
                 await self._wait(self._options.poll.delay(1))
-            elif looked.leases:
+            elif found.leases:
                 self._empty = 0
-                self._pool.start(looked.leases, self.incarnation, looked.at, looked.waited_us)
-                if looked.is_all and self._store.has_push and not self._has_filled(rooms, looked):
-                    await self._rest(looked.next_due_s)
+                self._pool.start(found.leases, self.incarnation, found.at, found.waited_us)
+                if found.is_all and self._store.has_push and not self._has_filled(rooms, found):
+                    await self._rest(found.next_due_s)
             else:
-                await self._rest(looked.next_due_s)
+                await self._rest(found.next_due_s)
 
     async def _sign_on_anew(self) -> None:
         try:
@@ -153,33 +153,33 @@ class Poller:
             logger.exception("signing on anew failed; trying again")
             await self._wait(RETRY.delay(1))
 
-    async def _look(self) -> Leased | None:
-        """Look at the store, up to three times; return None if all of them failed."""
+    async def _poll(self) -> Leased | None:
+        """Poll the store, up to three times; return None if all of them failed."""
         event_loop = asyncio.get_running_loop()
         for attempt in range(1, TRIES + 1):
             if self._stopping.is_set():
                 break
-            self._signals.woken.clear()  # before the look: a wake-up during it must not be lost
+            self._signals.woken.clear()  # before the poll: a wake-up during it must not be lost
             rooms, most = self._rooms()
-            self._looked_at = began = event_loop.time()
+            self._polled_at = began = event_loop.time()
             try:
-                looked = await self._store.lease(self.incarnation, rooms, most)
+                found = await self._store.lease(self.incarnation, rooms, most)
             except LeaseLost:
                 raise
             except Exception as error:
                 self._meter.failed(f"{type(error).__name__}: {error}")
                 level = logging.WARNING if isinstance(error, EverpollError) else logging.ERROR
-                logger.log(level, "look %d of %d failed: %s", attempt, TRIES, error, exc_info=level > logging.WARNING)
+                logger.log(level, "poll %d of %d failed: %s", attempt, TRIES, error, exc_info=level > logging.WARNING)
                 if attempt < TRIES:
                     await self._wait(RETRY.delay(attempt))
                 continue
             now = event_loop.time()
-            self._meter.polled(now, len(looked.leases), now - began, looked.missed, looked.at)
-            missed = f", {looked.missed} already leased by others" if looked.missed else ""
-            logger.debug("looked at %s: %d of %d%s", ", ".join(rooms), len(looked.leases), most, missed)
-            if looked.leases and logger.isEnabledFor(self._options.lease_level):
-                logger.log(self._options.lease_level, "leased %s: %s", _counted(len(looked.leases)), _listed(looked))
-            return looked
+            self._meter.polled(now, len(found.leases), now - began, found.missed, found.at)
+            missed = f", {found.missed} already leased by others" if found.missed else ""
+            logger.debug("polled %s: %d of %d%s", ", ".join(rooms), len(found.leases), most, missed)
+            if found.leases and logger.isEnabledFor(self._options.lease_level):
+                logger.log(self._options.lease_level, "leased %s: %s", _counted(len(found.leases)), _listed(found))
+            return found
         return None
 
     def _rooms(self) -> tuple[dict[str, int], int]:
@@ -193,11 +193,11 @@ class Poller:
         rooms |= dict.fromkeys(self._works.internal_queues, most)
         return {queue: min(most, room) for queue, room in rooms.items() if room > 0}, most
 
-    def _has_filled(self, rooms: dict[str, int], looked: Leased) -> bool:
+    def _has_filled(self, rooms: dict[str, int], found: Leased) -> bool:
         """Return whether some queue filled its room: then more may be due there, once a slot is free."""
         if self._options.queues is None:
             return False
-        taken = Counter(lease.queue for lease in looked.leases)
+        taken = Counter(lease.queue for lease in found.leases)
         return any(taken[queue] >= room for queue, room in rooms.items())
 
     async def _slot(self) -> None:
@@ -218,12 +218,12 @@ class Poller:
         if next_due_s is not None:
             due_s = max(next_due_s + DUE_SLACK_S, self._together_s()) if next_due_s > 0 else HELD_REST_S
             rest_s = min(rest_s, due_s)
-        logger.debug("nothing more due: next look in %s", human(rest_s))
+        logger.debug("nothing more due: next poll in %s", human(rest_s))
         await self._wait(rest_s)
 
     def _together_s(self) -> float:
-        """Return how long to leave what falls due now to one look with what falls due next."""
-        return self._looked_at + DUE_TOGETHER_S - asyncio.get_running_loop().time()
+        """Return how long to leave what falls due now to one poll with what falls due next."""
+        return self._polled_at + DUE_TOGETHER_S - asyncio.get_running_loop().time()
 
     async def _wait(self, rest_s: float) -> None:
         self.waiting_s = rest_s
@@ -242,6 +242,6 @@ def _counted(count: int) -> str:
     return "1 task" if count == 1 else f"{count} tasks"
 
 
-def _listed(looked: Leased) -> str:
-    shown = ", ".join(lease.label for lease in looked.leases[:5])
-    return shown if len(looked.leases) <= 5 else f"{shown}, …"
+def _listed(found: Leased) -> str:
+    shown = ", ".join(lease.label for lease in found.leases[:5])
+    return shown if len(found.leases) <= 5 else f"{shown}, …"

@@ -7,7 +7,7 @@ costs more than all the rest of the engine. The first run that does suspend keep
 spare, scheduled before, takes over what waits.
 
 Promises: there are never more handlers than slots; each run yields exactly one settlement, whatever its handler does.
-A handler that goes on behind its deadline although it was canceled holds no slot: the pool settles its task, runs
+A handler that goes on after its deadline although it was canceled holds no slot: the pool settles its task, runs
 others in its place, and ignores its late end.
 A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back. A run that
 is stopped before it has begun is settled on the spot, however busy the event loop is, and never begins. No run sees
@@ -25,12 +25,12 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Protocol
 
-from everpoll.engine.narration import Narrator
+from everpoll.engine.run_log import RunLogger
 from everpoll.engine.tally import Tally
 from everpoll.engine.tally_entry import Entry
 from everpoll.engine.tracing import traced, tracer
 from everpoll.engine.unfinished import broken, stopped, unknown
-from everpoll.engine.work import Run, StopReason, Works
+from everpoll.engine.work import Run, StopReason, WorkRegistry
 from everpoll.logs.context import SUBJECT, about
 from everpoll.policy import human
 from everpoll.stores.contract import DEADLINE_GRACE_S, Ended, Lease, Settlement
@@ -83,7 +83,7 @@ class Pool:
 
     def __init__(
         self,
-        works: Works,
+        works: WorkRegistry,
         slots: int,
         settle: Settle,
         on_freed: Callable[[str], None] = _ignore,
@@ -93,7 +93,7 @@ class Pool:
         self._on_completed = observers.on_completed
         self._tally = observers.tally
         self.worker = observers.worker
-        self._narrator = Narrator()
+        self._narrator = RunLogger()
         self._tells_starts = self._tells_ends = False
         self._tracer = tracer()
         self._works = works

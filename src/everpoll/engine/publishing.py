@@ -40,12 +40,12 @@ class Publisher:
         self._published_loops = "[]"
         self._tally.begin(incarnation, self._now())
 
-    def publish(self, pulse: Any) -> None:
+    def publish(self, connection: Any) -> None:
         """Publish what has changed. An adopted table has no place for it."""
-        if not hasattr(pulse, "publish"):
+        if not hasattr(connection, "publish"):
             return
         try:
-            self._publish(pulse.publish)
+            self._publish(connection.publish)
         except Exception as error:  # noqa: BLE001 - the next beat tries again
             self._warnings.failed(error, "cannot publish figures: %s: %s; trying again", type(error).__name__, error)
         else:

@@ -109,7 +109,7 @@ class DaemonThreads(Executor):
                 2 * self._limit,
             )
 
-    def relieve(self) -> None:
+    def replace_slow(self) -> None:
         """Replace the threads that have worked on one call for `LONG_S`, if calls wait for a thread."""
         with self._changed:
             self._add_threads()

@@ -2,7 +2,7 @@
 
     enqueue ──▶ span "enqueue send", its context goes with the task ┄┄link┄┄▶ span "run send", in any process, later
 
-Promises: a program without a tracer provider pays for one look into a dictionary. The span of a run is the current one
+Promises: a program without a tracer provider pays for one access to a dictionary. The span of a run is the current one
 while its function runs, so that spans of the function's own are its children. What traces do never changes an outcome:
 an error of theirs is logged, and the task goes on. Never imports OpenTelemetry: where the program does not,
 there is no provider.

@@ -3,7 +3,7 @@
 import logging
 
 from everpoll.engine.failure_events import failure_event
-from everpoll.engine.work import Run, StopReason, Works
+from everpoll.engine.work import Run, StopReason, WorkRegistry
 from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import Again, Ended, Settlement, encode
 
@@ -33,7 +33,7 @@ def stopped(run: Run) -> Settlement:
     return Again(lease.id, lease.sequence, None if why else CANCELED_REST_S, refund=True, note=note)
 
 
-def unknown(run: Run, works: Works) -> Settlement:
+def unknown(run: Run, works: WorkRegistry) -> Settlement:
     """Settle a task whose name is not registered in this worker: a front hands it on, or it fails."""
     lease = run.lease
     if lease.memory is not None and works.on_unregistered_with_memory is not None:

@@ -6,8 +6,8 @@
 
 Promises: a rolling deployment loses nothing: tasks of the newer release wait for a worker of it, and a worker that
 signs on, or hears that something was set aside, asks for what it can run. Each such task costs the worker that cannot
-run it one lease; tasks behind it come up at once. A name is warned of once. Never asks more often than every
-`ASK_EVERY_S`, nor without a reason, but for a look every `LONGEST_REST_S`, should a notification get lost.
+run it one lease; tasks after it come up at once. A name is warned of once. Never asks more often than every
+`ASK_EVERY_S`, nor without a reason, but for a query every `LONGEST_REST_S`, should a notification get lost.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from everpoll.drivers.wake import Wake
 from everpoll.engine.failure_events import failure_event
-from everpoll.engine.work import Run, Works, is_known
+from everpoll.engine.work import Run, WorkRegistry, is_known
 from everpoll.errors import EverpollError
 from everpoll.policy import Backoff, human
 from everpoll.policy.storable_texts import ERROR_LIMIT, storable
@@ -42,7 +42,7 @@ class Unregistered:
     """What one app does about tasks that its worker cannot run, and about those that others could not run."""
 
     def __init__(
-        self, works: Callable[[], Works], queues: Callable[[], Sequence[str]], unknown_s: float | None
+        self, works: Callable[[], WorkRegistry], queues: Callable[[], Sequence[str]], unknown_s: float | None
     ) -> None:
         self._works = works
         self._queues = queues

@@ -1,4 +1,4 @@
-"""Waiting for tasks: one shared look serves every caller of this process.
+"""Waiting for tasks: one shared query serves every caller of this process.
 
     wait ──▶ read, together with others ──▶ answered
                ▲              │ not yet
@@ -6,8 +6,8 @@
                                     names it, and now and then in any case
 
 Promises: what this process's own worker settles is heard of at once, what others settle within a second. Callers cost
-no statement each: a look reads up to LOOK_LIMIT tasks in one statement, and as many results as fit into
-one answer. No look while no caller waits. An outage of the store is waited out. A caller that waits when the app is
+no statement each: a query reads up to QUERY_LIMIT tasks in one statement, and as many results as fit into
+one answer. No query while no caller waits. An outage of the store is waited out. A caller that waits when the app is
 closed gets `NotRunning`, and opens no store again.
 Never: needs a notification for each task that ends. Those would take a global lock of the database at every commit.
 """
@@ -22,7 +22,7 @@ from itertools import chain, islice, takewhile
 from typing import Generic, TypeVar
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings
-from everpoll.engine.alone import refuse_to_wait_alone
+from everpoll.engine.endless_wait import refuse_endless_wait
 from everpoll.errors import NotRunning, StoreUnavailable
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Store
@@ -31,14 +31,14 @@ logger = logging.getLogger("everpoll.engine")
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-LOOK_LIMIT = 1_000
+QUERY_LIMIT = 1_000
 """Tasks that one statement reads."""
 PAGE = 1_000
 """Events that one statement reads."""
 QUICK_S = 0.05
-"""The shortest rest between two looks at the feed while nothing happens …"""
-CALLERS_A_LOOK = 100
-"""… where so many callers wait for each look a second."""
+"""The shortest rest between two queries of the feed while nothing happens …"""
+CALLERS_A_QUERY = 100
+"""… where so many callers wait for each query a second."""
 SWEPT_A_SECOND = 1_000
 """Tasks that are read again in any case, where the feed tells of changes: 20,000 take 20 s, and little of a core."""
 
@@ -66,14 +66,14 @@ class Waiter(Generic[Q, A]):
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """How often to look."""
+    """How often to query."""
 
     rests: Backoff
-    """Between two looks at what others may have settled; from its beginning after each new caller and each change."""
+    """Between two queries of what others may have settled; from its beginning after each new caller and each change."""
     sweep_s: float
     """How long a task that waits is not read, at most …"""
     fresh_s: float = 0.0
-    """… but for those that have waited for less than this, which are read in every look: most tasks end soon."""
+    """… but for those that have waited for less than this, which are read in every query: most tasks end soon."""
     follows_events: bool = False
     """Whether the feed of events tells which tasks have changed: then few are read only because time has passed."""
 
@@ -143,7 +143,7 @@ class Waiters(Generic[Q, A]):
             self._nudged.set()
 
     async def close(self) -> None:
-        """End, and tell the callers that no look comes any more."""
+        """End, and tell the callers that no query follows."""
         self._is_closed = True
         if self._looker is not None:
             self._looker.cancel()
@@ -155,7 +155,7 @@ class Waiters(Generic[Q, A]):
         waiters = self._waiting[waiter.task_id]
         del waiters[waiter]
         if not waiters:
-            # No caller is left that wants to know: the looks at this task end.
+            # No caller waits for this task any more: it is not queried again.
             del self._waiting[waiter.task_id]
             del self._read_at[waiter.task_id]
             self._changed.pop(waiter.task_id, None)
@@ -180,15 +180,15 @@ class Waiters(Generic[Q, A]):
         while self._waiting:
             self._nudged.clear()
             try:
-                await self._look_once()
+                await self._query_once()
                 warnings.works()
-                await refuse_to_wait_alone(self._store, self._looks)
+                await refuse_endless_wait(self._store, self._looks)
             except StoreUnavailable as error:
-                warnings.failed(error, "cannot look for results: %s; trying again", error)
+                warnings.failed(error, "cannot query results: %s; trying again", error)
                 self._plan()
             except NotRunning as error:
                 self._refuse(str(error))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next query may succeed
                 warnings.failed(error, "looking for results failed; trying again", level=logging.ERROR)
                 self._plan()
             if self._waiting and self._look_at > now():
@@ -200,15 +200,16 @@ class Waiters(Generic[Q, A]):
         self._looks += 1
         rest_s = self._cadence.rests.delay(self._looks)
         if self._cadence.follows_events:
-            # A look at the feed costs the same for one caller and for 20,000: many callers share quicker looks.
-            rest_s = min(rest_s, max(QUICK_S, CALLERS_A_LOOK / max(1, len(self._waiting))))
+            # A query of the feed costs the same for one caller and for 20,000: many callers share more frequent
+            # queries.
+            rest_s = min(rest_s, max(QUICK_S, CALLERS_A_QUERY / max(1, len(self._waiting))))
         self._look_at = asyncio.get_running_loop().time() + rest_s
 
-    async def _look_once(self) -> None:
+    async def _query_once(self) -> None:
         """Read what is to be read, slice by slice; what changes meanwhile comes first."""
         now = asyncio.get_running_loop().time
         if self._cadence.follows_events and self._after is None:
-            # Before the first read: what happens after that is behind this position.
+            # Before the first read: what happens after that comes after this position.
             self._after = (await self._store.events(None, PAGE)).after
         while True:
             await self._read_slice()
@@ -244,7 +245,7 @@ class Waiters(Generic[Q, A]):
         self._due.update(dict.fromkeys(stale))
 
     async def _read_slice(self) -> None:
-        task_ids = list(islice(chain(self._changed, self._due), LOOK_LIMIT))
+        task_ids = list(islice(chain(self._changed, self._due), QUERY_LIMIT))
         for task_id in task_ids:
             self._changed.pop(task_id, None)
             self._due.pop(task_id, None)

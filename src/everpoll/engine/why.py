@@ -217,7 +217,7 @@ def _due(
         return Why(
             "It should have been leased by now: its workers were heard lately and have free slots.",
             tuple(evidence),
-            advice="read their logs: failed looks are logged there",
+            advice="read their logs: failed polls are logged there",
         )
     return Why("It is about to be leased.", tuple(evidence))
 

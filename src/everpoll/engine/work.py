@@ -68,7 +68,7 @@ class Run(Struct, eq=False):
     is_abandoned: bool = False
     """The pool has settled the task without waiting for the handler any longer: what the handler returns is ignored."""
     overdue: Callable[[], Settlement] | None = None
-    """What becomes of the task if its handler goes on behind its deadline; set by the front. None: the
+    """What becomes of the task if its handler goes on after its deadline; set by the front. None: the
     rescue takes it back."""
     started: float = -1.0
     """When its handler began, by the event loop's clock; below 0: not yet."""
@@ -139,7 +139,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Works:
+class WorkRegistry:
     """Everything that this process can run, by name. Fronts add to it; the engine reads it."""
 
     _works: dict[str, Work] = field(default_factory=dict)
@@ -149,13 +149,13 @@ class Works:
     on_unregistered: Callable[[Run], Awaitable[Settlement]] | None = None
     """What becomes of a task without memory whose name, or whose version, is not registered here; None: it fails."""
     more_queues: Callable[[], Iterable[str]] | None = None
-    """Queues to lease from beside those of the works; asked before each look."""
+    """Queues to lease from beside those of the works; asked before each poll."""
     _queues: list[str] = field(default_factory=list)
     declared: set[str] = field(default_factory=set)
     """Names that this process registers beside those that it runs: schedules. Other workers read them."""
 
     everywhere: dict[str, Work] = field(default_factory=dict)
-    """Works of everpoll's own that every worker has, whatever it registers, for tasks in any queue; in no list."""
+    """Internal work that every worker does, for tasks in any queue. It is in no list."""
 
     def add(self, work: Work) -> None:
         """Make a name runnable; the last one wins."""
@@ -168,7 +168,7 @@ class Works:
     def queues(self) -> list[str]:
         """Every queue that some work belongs to, and those that a front names beside them, sorted.
 
-        The poller asks for them with each look.
+        The poller asks for them with each poll.
         """
         return self._queues if self.more_queues is None else sorted({*self._queues, *self.more_queues()})
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.drivers.wake import Wake
-from everpoll.engine.beat_sender import BEATS_PER_LEASE, Fences, Listeners, Rhythm
+from everpoll.engine.beat_sender import BEATS_PER_LEASE, Fences, HeartbeatTiming, Listeners
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
@@ -32,7 +32,7 @@ from everpoll.engine.pool import Observers, Pool
 from everpoll.engine.publishing import Cards, Publisher
 from everpoll.engine.settler import COALESCE_S, OUTAGE, SettlementListeners, Settler
 from everpoll.engine.tally import Batch, Tally
-from everpoll.engine.work import StopReason, Works
+from everpoll.engine.work import StopReason, WorkRegistry
 from everpoll.errors import CannotConnect, StoreUnavailable
 from everpoll.logs.context import about
 from everpoll.policy import Duration, human, seconds, spread
@@ -41,7 +41,7 @@ from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.engine")
 
-# How long a look under way may take to end, a canceled handler to clean up once the grace period is over, and
+# How long a poll under way may take to end, a canceled handler to clean up once the grace period is over, and
 # settlements to be written after that.
 LOOK_S = 2.0
 CANCEL_S = 2.0
@@ -55,7 +55,7 @@ class Worker:
     def __init__(
         self,
         store: Source,
-        works: Works,
+        works: WorkRegistry,
         options: WorkerOptions,
         on_settled: Callable[[list[int]], None] | None = None,
         loops: Cards | None = None,
@@ -78,7 +78,7 @@ class Worker:
             options.slots,
             settler.add,
             signals.slot_freed,
-            store.hand_over,
+            store.yield_to_thread,
             Observers(tally, options.label, settler.completed),
         )
         capacity = Capacity(self._pool, lambda: settler.backlog, signals)
@@ -112,7 +112,7 @@ class Worker:
             )
 
     def wake(self) -> None:
-        """Look for due tasks now."""
+        """Poll for due tasks now."""
         self._poller.wake()
 
     async def stop(self, grace: Duration = "10s") -> None:
@@ -240,14 +240,16 @@ class Worker:
                 await self._store.back_off(delay_s)
         self._poller.incarnation = card.incarnation
         lease_s, beat_s = self.options.lease_s, self.options.beat_s
-        rhythm = Rhythm(lease_s, lease_s / BEATS_PER_LEASE if beat_s is None else beat_s)
+        timing = HeartbeatTiming(lease_s, lease_s / BEATS_PER_LEASE if beat_s is None else beat_s)
         listeners = Listeners(
             lambda beat: self._beaten(card.incarnation, beat), self._rescued, self.meter.beat_failed, self._fence
         )
         kind = LoopHeartbeat if self._store.beats_in_loop else Heartbeat
         self._publisher.begin(card.incarnation)
         publish = self._publisher.publish
-        self._heartbeat = kind(self._store.pulse, card.incarnation, rhythm, self._held, listeners, publish)
+        self._heartbeat = kind(
+            self._store.heartbeat_connection, card.incarnation, timing, self._held, listeners, publish
+        )
         # The first beat resumes it. Tasks that are leased without a heartbeat would only be rescued.
         self._poller.pause()
         self._heartbeat.start()
@@ -281,7 +283,7 @@ class Worker:
         self.meter.beaten()
         if not beat.is_alive:
             self._pool.stop(StopReason.LOST)
-            # The next look gets the same answer, and signs on again. Missed heartbeats may have paused the poller.
+            # The next poll gets the same answer, and signs on again. Missed heartbeats may have paused the poller.
             self._poller.resume()
             self._poller.wake()
             return
@@ -306,7 +308,7 @@ class Worker:
 
     def _woken(self, wake: Wake) -> None:
         if wake.cancel and len(self._pool) and self._heartbeat is not None:
-            self._heartbeat.hurry()
+            self._heartbeat.beat_now()
         self._poller.wake(wake)
 
     def _fence(self, silence_s: float) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from everpoll.http.contract import Answer, Request
 from everpoll.http.environment import resolved
 from everpoll.http.exchange import CONNECTION_AGE_S, Exchange
-from everpoll.http.lean_connection import Unfamiliar
+from everpoll.http.lean_connection import NeedsFullExchange
 from everpoll.http.lean_exchange import LeanExchange
 from everpoll.http.lean_pool import max_idle
 from everpoll.http.redirects import FOLLOWED, READS, Chain, Hop
@@ -59,7 +59,7 @@ class HttpClient:
             else:
                 try:
                     answer = await self._lean.exchange(request, hop, began, deadline)
-                except Unfamiliar:
+                except NeedsFullExchange:
                     answer = await self._fully().exchange(request, hop, began, deadline)
             if answer.status not in FOLLOWED:
                 return answer

@@ -10,8 +10,8 @@ from msgspec import Struct
 from everpoll.errors import BadInput
 from everpoll.http.contract import TIMEOUT_S, Kind, NotReached
 from everpoll.http.faults import lookup_timed_out
+from everpoll.http.host_connections import place
 from everpoll.http.lookups import addresses_of
-from everpoll.http.places import place
 
 Record = Literal["A", "AAAA"]
 _FAMILIES = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}

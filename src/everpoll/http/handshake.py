@@ -9,7 +9,7 @@ from msgspec import Struct
 from everpoll.http.certificates import expires_at
 from everpoll.http.contract import TIMEOUT_S, Reach, Tls
 from everpoll.http.faults import place_of
-from everpoll.http.places import connected, place
+from everpoll.http.host_connections import connected, place
 from everpoll.http.tls import context_of, failed_handshake, server_name
 
 _MOST_NAMES = 100

@@ -24,7 +24,7 @@ _AT_LEAST = 100
 """The lowest valid status."""
 
 
-class Unfamiliar(Exception):
+class NeedsFullExchange(Exception):
     """Only the full exchange can read this answer, if at all."""
 
 
@@ -32,7 +32,7 @@ class HeadTooLarge(Exception):
     """The headers are too large, or too many."""
 
 
-class Lost(Exception):
+class ConnectionEnded(Exception):
     """The connection ended before the answer did."""
 
     def __init__(self, cause: Exception | None, received: int | None, is_stale: bool) -> None:
@@ -92,7 +92,7 @@ class LeanConnection(asyncio.Protocol):
         if self._timer is None or self._timer.when() > deadline:
             self._set_timer()
         if self._transport is None or not self.is_open:
-            self._fail(Lost(None, None, is_stale=self._answers > 0))
+            self._fail(ConnectionEnded(None, None, is_stale=self._answers > 0))
         else:
             self._transport.write(wire)
         return waiter
@@ -147,7 +147,7 @@ class LeanConnection(asyncio.Protocol):
             # After a complete answer, only the connection cannot be used again.
             self.is_kept = False
             if not self._is_complete and self._failure is None:
-                self._failure = Unfamiliar()
+                self._failure = NeedsFullExchange()
         if self._failure is not None:
             self._fail(self._failure)
         elif self._is_complete:
@@ -173,7 +173,7 @@ class LeanConnection(asyncio.Protocol):
             self._finish()
             return
         is_stale = self._answers > 0 and not self._has_bytes and not isinstance(exc, ssl.SSLError)
-        self._fail(Lost(exc, self.received, is_stale))
+        self._fail(ConnectionEnded(exc, self.received, is_stale))
 
     # ── the parser calls ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -195,11 +195,11 @@ class LeanConnection(asyncio.Protocol):
         status = self.status = self._parser.get_status_code()
         if status < 200:
             if status == 101 or status < _AT_LEAST:
-                self._failure = Unfamiliar()
+                self._failure = NeedsFullExchange()
             return
         coding = self.headers.at("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
-            self._failure = Unfamiliar()
+            self._failure = NeedsFullExchange()
             return
         self.is_kept = self._parser.should_keep_alive()
         has_body = not self._is_head and status not in _WITHOUT_BODY
@@ -242,7 +242,7 @@ class LeanConnection(asyncio.Protocol):
         except NotReached as error:
             self._failure = error
         except ValueError:
-            self._failure = Unfamiliar()
+            self._failure = NeedsFullExchange()
 
     def _finish(self) -> None:
         waiter, self._waiter = self._waiter, None

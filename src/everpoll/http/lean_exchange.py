@@ -1,8 +1,8 @@
 """The lean exchange for plain looks: GET and HEAD without a body, directly on asyncio and httptools.
 
 It takes a quarter of the time of aiohttp (docs/decisions/0025), with the same guard, limits, deadline and answers. For
-anything else (protocol switches, other transfer codings, answers that a strict parser refuses) it raises `Unfamiliar`,
-and the full exchange sends the request again: a read may be sent twice.
+anything else (protocol switches, other transfer codings, answers that a strict parser refuses) it raises
+`NeedsFullExchange`, and the full exchange sends the request again: a read may be sent twice.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from everpoll.http.faults import (
     timed_out,
 )
 from everpoll.http.guard import allow_name, allowed
-from everpoll.http.lean_connection import HeadTooLarge, LeanConnection, Lost
+from everpoll.http.lean_connection import ConnectionEnded, HeadTooLarge, LeanConnection
 from everpoll.http.lean_pool import LeanPool
 from everpoll.http.lookups import addresses_of
 from everpoll.http.per_loop import PerLoop
@@ -51,7 +51,7 @@ class LeanExchange:
         self._heads: dict[Hashable, bytes] = {}
 
     async def exchange(self, request: Request, hop: Hop, began: float, deadline: float) -> Answer:
-        """Return the answer of one hop; raise `Unfamiliar` if the full exchange must send the request."""
+        """Return the answer of one hop; raise `NeedsFullExchange` if the full exchange must send the request."""
         target, loop = hop.target, asyncio.get_running_loop()
         pool = self._pools.of(loop)
         if pool is None:
@@ -68,8 +68,8 @@ class LeanExchange:
             except asyncio.CancelledError:
                 connection.abort()
                 raise
-            except (HeadTooLarge, Lost, TimeoutError) as error:
-                if connection is not kept or not isinstance(error, Lost) or not error.is_stale:
+            except (HeadTooLarge, ConnectionEnded, TimeoutError) as error:
+                if connection is not kept or not isinstance(error, ConnectionEnded) or not error.is_stale:
                     raise await _fault(error, connection, request, hop) from None
             connection = await self._opened(pool, request, hop, deadline)
         return self._answer(pool, key, connection, request, target, began)
@@ -196,7 +196,7 @@ async def _fault(error: Exception, connection: LeanConnection, request: Request,
     target = hop.target
     if isinstance(error, TimeoutError):
         return timed_out(target, request.timeout_s, received=connection.received)
-    if isinstance(error, Lost):
+    if isinstance(error, ConnectionEnded):
         if isinstance(error.cause, ssl.SSLError):
             return await failed_handshake(error.cause, place_of(target), server_name(hop.tls, target.host), [])
         return closed_early(target, received=error.received)

@@ -5,7 +5,7 @@ import asyncio
 from msgspec import Struct
 
 from everpoll.http.contract import TIMEOUT_S, Reach
-from everpoll.http.places import connected, place
+from everpoll.http.host_connections import connected, place
 
 
 class TcpResult(Struct, frozen=True, gc=False):

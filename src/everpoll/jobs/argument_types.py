@@ -28,7 +28,7 @@ class Call(Struct, gc=False):
     kwargs: dict[str, Any] = {}
     trace: Any = UNSET
     """The span that enqueued it, to which that of its run is linked. A value that cannot be read is ignored."""
-    slot: float | UnsetType = UNSET
+    scheduled_for: float | UnsetType = UNSET
     """The instant for which a schedule enqueued it."""
 
 
@@ -104,7 +104,7 @@ class ArgumentTypes:
             ("args", types.GenericAlias(tuple, tuple(wanted)) if wanted else tuple[()], ()),
             ("kwargs", dict[str, Any], {}),
             ("trace", Any, UNSET),
-            ("slot", float | UnsetType, UNSET),
+            ("scheduled_for", float | UnsetType, UNSET),
         ]
         call = msgspec.defstruct("TypedCall", fields, gc=False)
         return msgspec.json.Decoder(call, strict=strict, dec_hook=from_builtin).decode  # type: ignore[return-value]

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from everpoll.engine.lost_numbers import lost_number
+from everpoll.engine.non_finite_numbers import non_finite_number
 from everpoll.errors import BadInput
 from everpoll.jobs.argument_types import (
     ArgumentFlaw,
@@ -92,7 +92,7 @@ class CallShape:
                 "elsewhere and pass where they are"
             )
         # Asked here as well: a call for each task of a large batch is a part of its cost.
-        if b"null" in encoded and (number := lost_number(call, encoded)) is not None:
+        if b"null" in encoded and (number := non_finite_number(call, encoded)) is not None:
             raise BadInput(
                 f"job {self._name!r}: {number} in its arguments is not valid JSON and would arrive as null; pass None, "
                 'or a text such as "nan"'

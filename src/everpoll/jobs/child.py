@@ -34,7 +34,7 @@ _encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=to_builtin)
 _request = msgspec.json.Decoder(Request).decode
 
 
-class Found(Struct):
+class FoundFunction(Struct):
     """A function that was found, and how it is called."""
 
     function: Any
@@ -43,7 +43,7 @@ class Found(Struct):
 
 
 @cache
-def found(module: str, file: str | None, name: str) -> Found:
+def found(module: str, file: str | None, name: str) -> FoundFunction:
     """Import the module, and find the function of this name in it."""
     here: Any
     if file is None:
@@ -55,10 +55,10 @@ def found(module: str, file: str | None, name: str) -> Found:
     for part in name.split("."):
         here = getattr(here, part)
     function = vars(here)["__wrapped__"] if isinstance(here, Job) else here
-    return Found(function, CallShape(name, function, Task), here if isinstance(here, Job) else None)
+    return FoundFunction(function, CallShape(name, function, Task), here if isinstance(here, Job) else None)
 
 
-def job_of(one: Found, name: str) -> Any:
+def job_of(one: FoundFunction, name: str) -> Any:
     """Return the job of this name that has the function: where it was decorated, or another of its module."""
     if one.job is not None:
         return one.job
@@ -86,7 +86,7 @@ def answered(request: Request, begin: Callable[[], None]) -> Answer:
     try:
         return Answer(value=msgspec.Raw(_encoder.encode(value)))
     except (TypeError, ValueError, RecursionError) as error:
-        return Answer(unkept=f"its result is not JSON and was not kept: {error}")
+        return Answer(not_stored=f"its result is not JSON and was not kept: {error}")
 
 
 def main() -> None:

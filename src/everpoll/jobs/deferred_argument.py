@@ -33,7 +33,7 @@ class LaterCall(Struct, gc=False, omit_defaults=True):
     args: list[Raw] = []
     kwargs: dict[str, Raw] = {}
     trace: Raw | UnsetType = UNSET
-    slot: Raw | UnsetType = UNSET
+    scheduled_for: Raw | UnsetType = UNSET
     input: Raw | UnsetType = UNSET
     takes: str | UnsetType = UNSET
     group: int | UnsetType = UNSET
@@ -55,7 +55,7 @@ class DeferredArgument:
             raise BadInput(f"{self._where} takes no argument by position, so that no other task can give it one")
         given = f", and {self._first.name!r} comes from the task before it, or is the group"
         self.shape = CallShape(name, _without(function, self._first), Task, given)
-        # The task may be the function's first parameter; the group comes right behind it then.
+        # The task may be the function's first parameter; the group comes right after it then.
         self._place = list(inspect.signature(function).parameters).index(self._first.name)
 
     def encode(self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None) -> str:
@@ -87,7 +87,7 @@ def arrived(call: LaterCall, name: str) -> str:
             f"{name} takes the result of the task before it, which was not done; retry that task first, and this "
             "one after it"
         )
-    return _encoder.encode(LaterCall([call.input, *call.args], call.kwargs, call.trace, call.slot)).decode()
+    return _encoder.encode(LaterCall([call.input, *call.args], call.kwargs, call.trace, call.scheduled_for)).decode()
 
 
 def _without(function: Callable[..., Any], first: inspect.Parameter) -> Callable[..., Any]:

@@ -3,13 +3,13 @@
     task = await fetch.call(url).then(parse).then(store, 7).enqueue()
 
 Promises: all tasks of a chain are enqueued in one transaction, or none. Each runs once the one before is done, and gets
-its result as first argument. A task that fails or is canceled cancels those behind it, and their trail names it.
+its result as first argument. A task that fails or is canceled cancels those after it, and their trail names it.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from everpoll.engine.held_keys import past_locks
+from everpoll.engine.held_keys import retry_while_locked
 from everpoll.engine.tracing import enqueueing, tracer
 from everpoll.errors import BadInput, KeyTaken
 from everpoll.jobs.options import EnqueueOptions
@@ -47,7 +47,7 @@ class JobCall(Generic[R]):
         return f"<call {self.job.name}({', '.join(given)})>"
 
     def then(self, following: "Job[..., Any] | JobCall[Any]", *extra: Any) -> "Chain":
-        """Run another job after this one, with its result as first argument and the extra ones behind it."""
+        """Run another job after this one, with its result as first argument and the extra ones after it."""
         return Chain((self, call_of(following, extra)))
 
     async def enqueue(self) -> Task[R]:
@@ -89,7 +89,7 @@ class Chain:
         return f"<chain {' → '.join(call.job.name for call in self.calls)}>"
 
     def then(self, following: "Job[..., Any] | JobCall[Any]", *extra: Any) -> "Chain":
-        """Run another job after the last one, with its result as first argument and the extra ones behind it."""
+        """Run another job after the last one, with its result as first argument and the extra ones after it."""
         return Chain((*self.calls, call_of(following, extra)))
 
     async def enqueue(self) -> Task[Any]:
@@ -156,7 +156,7 @@ def call_of(given: object, extra: tuple[Any, ...] = ()) -> JobCall[Any]:
     """Return the call that `then` was given: a call, or a job with its further arguments."""
     if isinstance(given, JobCall):
         if extra:
-            raise BadInput(f"{given!r} has its arguments: write .then({given.job.name}.call(…)), and nothing behind it")
+            raise BadInput(f"{given!r} has its arguments: write .then({given.job.name}.call(…)), and nothing after it")
         return given
     call: JobCall[Any] | None = given.call(*extra) if hasattr(given, "call") and hasattr(given, "enqueue") else None
     if isinstance(call, JobCall):
@@ -174,7 +174,7 @@ async def enqueue_flow(jobs: "Jobs", flow: Sequence[FlowTask], name: str) -> lis
 
 
 async def _enqueued(jobs: "Jobs", store: Store, flow: Sequence[FlowTask]) -> list[Enqueued]:
-    answers = await past_locks(lambda: store.enqueue_flow(flow))
+    answers = await retry_while_locked(lambda: store.enqueue_flow(flow))
     for one, answer in zip(flow, answers, strict=True):
         if not answer.is_new and answer.id:
             raise KeyTaken(

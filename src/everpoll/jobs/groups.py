@@ -34,7 +34,7 @@ PAGE = 1_000
 
 
 class GroupInfo(Struct, frozen=True, kw_only=True):
-    """How far a group is. Members that history has no more are in none of the counts, and in `total`."""
+    """How far a group is. Members that history has dropped count in `total` only."""
 
     id: int
     """Of the task that waits for the members."""
@@ -83,7 +83,7 @@ class NewGroup:
         return f"<group of {len(self._calls)}>"
 
     def then(self, callback: "Job[..., Any] | JobCall[Any]", *extra: Any) -> "NewGroup":
-        """Run a job once all have ended, with the group as first argument and the extra ones behind it."""
+        """Run a job once all have ended, with the group as first argument and the extra ones after it."""
         if self._callback is not None:
             raise BadInput(f"this group has a callback, {self._callback.job.name!r}: one job may follow a group")
         return NewGroup(self._jobs, self._calls, call_of(callback, extra))

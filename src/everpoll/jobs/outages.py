@@ -1,4 +1,4 @@
-"""Asking the store from inside a job, however long the database is away."""
+"""Calls of the store from inside a job: they are repeated for as long as the database is away."""
 
 import logging
 import random

@@ -1,4 +1,4 @@
-"""What becomes of a job's run: pure decisions from what the function did to how its task is settled.
+"""Outcome of a job's run: decides how its task is settled, from what the function returned or raised. Pure.
 
 returns a value   done                        returns Snooze("30s")   the same task later, no attempt used
 raises            retry, then failed          returns Cancel("why")   canceled
@@ -12,9 +12,9 @@ import msgspec
 
 from everpoll.engine.calls import described
 from everpoll.engine.failure_events import failure_event
-from everpoll.engine.lost_numbers import lost_number
+from everpoll.engine.non_finite_numbers import non_finite_number
 from everpoll.jobs.argument_types import to_builtin
-from everpoll.jobs.process_calls import Unkept
+from everpoll.jobs.process_calls import UnstorableResult
 from everpoll.jobs.verdicts import ORDINARY, Verdict
 from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
 from everpoll.policy.storable_texts import ERROR_LIMIT, storable
@@ -51,7 +51,7 @@ def returned(lease: Lease, value: Any) -> Settlement:
     if isinstance(value, Cancel):
         said = storable(str(value.reason), ERROR_LIMIT)
         return _ended(lease, "canceled", {"what": "canceled", "attempt": lease.attempt, "why": said})
-    if isinstance(value, Unkept):
+    if isinstance(value, UnstorableResult):
         return _done(lease, None, value.why)
     # The work is done: failing it now would do it twice. What is missing is said in the trail.
     try:
@@ -62,7 +62,7 @@ def returned(lease: Lease, value: Any) -> Settlement:
         why = f"its result takes {len(encoded):,} bytes, more than {RESULT_LIMIT:,}, and was not kept"
         return _done(lease, None, f"{why}: store it elsewhere and return where it is")
     result = encoded.decode()
-    if (number := lost_number(value, encoded)) is not None:
+    if (number := non_finite_number(value, encoded)) is not None:
         return _done(lease, result, f"{number} in its result is not valid JSON and became null")
     return Ended(lease.id, lease.sequence, "done", result)
 

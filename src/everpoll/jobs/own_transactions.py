@@ -7,7 +7,7 @@ used is refused before anything is changed, and the error says what to pass.
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from everpoll.drivers.callers import CallerWork, Elsewhere, check_kind, perform, perform_async
+from everpoll.drivers.callers import CallerWork, OtherDatabase, check_kind, perform, perform_async
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput, WrongState
 from everpoll.jobs.outages import through_outages
@@ -29,7 +29,7 @@ async def inside(jobs: "Jobs", connection: object, work_of: WorkOf[T], instead: 
     store = await jobs.store()
     try:
         return await perform_async(connection, await work_of(store, False), instead)
-    except Elsewhere:
+    except OtherDatabase:
         # The server may have restarted since the store read its identity.
         return await perform_async(connection, await work_of(store, True), instead)
 
@@ -52,7 +52,7 @@ def inside_sync(
 
     try:
         return performed(anew=False)
-    except Elsewhere:
+    except OtherDatabase:
         return performed(anew=True)
 
 

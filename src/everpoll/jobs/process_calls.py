@@ -41,13 +41,13 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     value: Raw | UnsetType = UNSET
     snooze_s: float | None = None
     cancel: str | None = None
-    unkept: str | None = None
+    not_stored: str | None = None
     """Why the value that it returned cannot be stored as JSON."""
     error: dict[str, str] | None = None
     verdict: Verdict = ORDINARY
 
 
-class Unkept(Struct, frozen=True):
+class UnstorableResult(Struct, frozen=True):
     """The result of a function that has done its work and returned what cannot be stored."""
 
     why: str
@@ -103,8 +103,8 @@ class ProcessCalls:
             return Snooze(answer.snooze_s)
         if answer.cancel is not None:
             return Cancel(answer.cancel)
-        if answer.unkept is not None:
-            return Unkept(answer.unkept)
+        if answer.not_stored is not None:
+            return UnstorableResult(answer.not_stored)
         return None if answer.value is UNSET else msgspec.json.decode(answer.value)
 
 

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 from everpoll.engine.child_processes import ChildProcesses
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
-from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.errors import BadInput, JobNotFound
 from everpoll.jobs.causes import Cause, RedriveFilter, Redriven, causes_of, instant_of, redriven
 from everpoll.jobs.flows import Chain, JobCall
@@ -39,7 +39,7 @@ class Jobs:
 
     def __init__(
         self,
-        works: Works,
+        works: WorkRegistry,
         store: Callable[[], Awaitable[Store]],
         sync: Callable[["Jobs"], SyncCalls] | None = None,
         wall: Callable[[], float] = time.time,
@@ -109,7 +109,7 @@ class Jobs:
 
     def beside(self, store: Callable[[], Awaitable[Store]]) -> "Jobs":
         """Return the same jobs on another store object, for callers of another thread."""
-        made = Jobs(Works(), store, lambda _: self.sync)
+        made = Jobs(WorkRegistry(), store, lambda _: self.sync)
         made._jobs = self._jobs
         return made
 

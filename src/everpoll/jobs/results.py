@@ -1,15 +1,15 @@
-"""Waiting for the results of jobs: one batched look serves every caller of this process."""
+"""Waiting for the results of jobs: one batched query serves every caller of this process."""
 
 from collections.abc import Sequence
 
-from everpoll.engine.waiters import LOOK_LIMIT, Cadence, Waiter, Waiters
+from everpoll.engine.waiters import QUERY_LIMIT, Cadence, Waiter, Waiters
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Store, TaskInfo
 
-__all__ = ["LOOK_LIMIT", "Results"]
+__all__ = ["QUERY_LIMIT", "Results"]
 
-# Most jobs end soon: the first looks come quickly, and a long wait costs one look a second for all callers. The look
-# before may have come a little late: a task is read again after a second, or nearly one.
+# Most jobs end soon: the first queries come quickly, and a long wait costs one query a second for all callers. The
+# query before may have come a little late: a task is read again after a second, or nearly one.
 CADENCE = Cadence(Backoff("20ms", factor=1.5, cap="1s", jitter=0), sweep_s=0.9, fresh_s=2.0)
 
 

@@ -49,7 +49,7 @@ class JobRunner:
         self._job = job
         self._jobs = job.jobs
         self._timeout_s = job.timeout_s
-        self._call = callee.plainest
+        self._call = callee.cheapest
         self._shape = shape
         self._new_tasks = new_tasks
         self._process = process

@@ -20,9 +20,9 @@ class ScheduleInfo(Struct, frozen=True, kw_only=True):
     timetable: str
     missed: Missed
     next_at: datetime | None
-    """Its next slot; None: it has not begun."""
+    """Its next time; None: it has not begun."""
     last_at: datetime | None
-    """The last slot that enqueued its job."""
+    """The last time that enqueued its job."""
     is_registered: bool
     """Whether a live worker registers it; if not, it enqueues nothing."""
     task_id: int

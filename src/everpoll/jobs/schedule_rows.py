@@ -15,7 +15,7 @@ PREFIX = "schedule:"
 
 
 class Plan(Struct, frozen=True, omit_defaults=True):
-    """The timetable of a schedule and the job that each slot enqueues: the arguments of its task."""
+    """The timetable of a schedule and the job that it enqueues: the arguments of its task."""
 
     timetable: Timetable
     missed: Missed
@@ -35,9 +35,9 @@ class Memory(Struct, omit_defaults=True):
     """What a schedule remembers from one run to the next."""
 
     last: float | UnsetType = UNSET
-    """Slots up to here are dealt with; unset: it has not begun."""
+    """Scheduled times up to here are dealt with; unset: it has not begun."""
     ran: float | None = None
-    """The last slot that enqueued its job."""
+    """The last scheduled time that enqueued its job."""
     unregistered_since: float | None = None
 
 
@@ -46,7 +46,7 @@ read_plan = msgspec.json.Decoder(Plan).decode
 
 
 def task_of_schedule(name: str, timetable: Timetable, missed: Missed, job: NewTask, memory: str) -> NewTask:
-    """Return the task that stands for a schedule; `job` is what each slot enqueues."""
+    """Return the task that stands for a schedule; `job` is what it enqueues each time."""
     plan = Plan(
         timetable,
         missed,
@@ -63,10 +63,10 @@ def task_of_schedule(name: str, timetable: Timetable, missed: Missed, job: NewTa
     return NewTask(name=TASK, kind=KIND, key=name, queue=QUEUE, args=encode(plan), memory=memory, indexed=True)
 
 
-def task_of_slot(plan: Plan, slot: float) -> NewTask:
-    """Return the task of the job that a slot enqueues."""
+def task_of_time(plan: Plan, time: float) -> NewTask:
+    """Return the task of the job for a scheduled time."""
     call = msgspec.json.decode(plan.args)
-    call["slot"] = slot
+    call["scheduled_for"] = time
     return NewTask(
         name=plan.job,
         args=encode(call),

@@ -1,4 +1,4 @@
-"""One run of a schedule: enqueue the job of each slot that is due, and settle the schedule behind them.
+"""One run of a schedule: enqueue the job of each scheduled time that has come, and then settle the schedule.
 
 Promises: the jobs are enqueued in the transaction of the settlement, or not at all. A schedule that no live worker
 registers enqueues nothing, asks again every `UNREGISTERED_S`, and is removed after `FORGOTTEN_S`.
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import UNSET
 
 from everpoll.engine.work import Run
-from everpoll.jobs.schedule_rows import Memory, read_memory, read_plan, task_of_slot
+from everpoll.jobs.schedule_rows import Memory, read_memory, read_plan, task_of_time
 from everpoll.jobs.timetable import due
 from everpoll.policy import human
 from everpoll.stores.contract import Again, Ended, Settlement, encode
@@ -35,16 +35,16 @@ async def run_schedule(run: Run, is_registered: Callable[[str], Awaitable[bool]]
         memory.last = now
     decided = due(plan.timetable, plan.missed, memory.last, now)
     memory.last = decided.last
-    if decided.slots:
-        memory.ran = decided.slots[-1]
-        logger.debug("schedule %r: enqueueing %s for %d slots", lease.key, plan.job, len(decided.slots))
+    if decided.times:
+        memory.ran = decided.times[-1]
+        logger.debug("schedule %r: enqueueing %s for %d times", lease.key, plan.job, len(decided.times))
     return Again(
         lease.id,
         lease.sequence,
         max(0.0, decided.next_at - now),
         refund=True,
         memory=encode(memory),
-        follow_ups=tuple(task_of_slot(plan, slot) for slot in decided.slots),
+        follow_ups=tuple(task_of_time(plan, time) for time in decided.times),
     )
 
 

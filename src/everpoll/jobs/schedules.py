@@ -1,17 +1,17 @@
 """The schedules that one app registers.
 
-    registered ──app starts──▶ published: one task for each name ──slot──▶ enqueues its job, due again at the next slot
+    registered ──app starts──▶ published: one task for each name ──▶ enqueues its job, and is due at the next time
 
-Promises: each slot enqueues its job exactly once over the fleet (`schedule_runs`). The database's clock decides. Every
-worker that has schedules runs those of all others, so no worker leads; a schedule that no live worker registers
-enqueues nothing, and is removed after an hour. The slots in between are treated as `missed=` says once a worker
-registers it again.
+Promises: each scheduled time enqueues its job exactly once over the fleet (`schedule_runs`). The database's clock
+decides. Every worker that has schedules runs those of all others, so no worker leads; a schedule that no live worker
+registers enqueues nothing, and is removed after an hour. The times in between are treated as `missed=` says once a
+worker registers it again.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.errors import BadInput
 from everpoll.jobs.job import Job
 from everpoll.jobs.options import NAME_LIMIT
@@ -30,7 +30,7 @@ class Schedule:
     def __init__(self, name: str, task: NewTask, timetable: Timetable, missed: Missed) -> None:
         self.name = name
         self.task = task
-        """What each slot enqueues."""
+        """What it enqueues each time."""
         self.timetable = timetable
         self.missed = missed
 
@@ -45,7 +45,7 @@ class Schedule:
 class Schedules(Mapping[str, Schedule]):
     """Registered schedules, by name."""
 
-    def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(self, works: WorkRegistry, store: Callable[[], Awaitable[Store]]) -> None:
         self._works = works
         self._store = store
         self._schedules: dict[str, Schedule] = {}
@@ -106,7 +106,7 @@ class Schedules(Mapping[str, Schedule]):
         return await list_schedules(await self._store())
 
     async def run(self, run: Run) -> Settlement:
-        """Enqueue what is due, and settle the schedule behind it: what the engine calls."""
+        """Enqueue what is due, and then settle the schedule: what the engine calls."""
         return await run_schedule(run, self._is_registered)
 
     async def _is_registered(self, name: str) -> bool:
@@ -114,6 +114,6 @@ class Schedules(Mapping[str, Schedule]):
 
 
 async def _left_memory(store: Store, name: str) -> str:
-    """Return the memory of a schedule that a rescue ended because its workers died; its slots are made up for."""
+    """Return the memory of a schedule that a rescue ended because its workers died: it goes on from there."""
     found = await store.find(KIND, name)
     return encode(found.memory or {}) if found is not None and found.state == "failed" else "{}"

@@ -100,7 +100,7 @@ class SyncCalls:
         return side
 
     @property
-    def is_in_vain(self) -> bool:
+    def would_never_end(self) -> bool:
         """True if no worker can ever end a waiting task: only this process has the store, and no app runs in it."""
         return self._another is None and self._running() is None
 
@@ -227,7 +227,7 @@ class SyncTask(Generic[T_co]):
 
     def result(self, timeout: Duration | None = None) -> T_co:
         """Return what the job returned, once it has ended, as its annotation says; a failed or canceled job raises."""
-        if timeout is None and self._calls.is_in_vain and self.info().ended_at is None:
+        if timeout is None and self._calls.would_never_end and self.info().ended_at is None:
             raise NotRunning(f"task {self.id} waits in memory, and no app runs in this process: it would wait for ever")
         return self._asked(lambda task: task.result(timeout), "result()")
 

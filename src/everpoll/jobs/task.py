@@ -143,9 +143,9 @@ class Task(Generic[R_co]):
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """Inside the job: the slot for which a schedule enqueued it; None: a caller enqueued it."""
-        slot = decode_call(self._running("scheduled_for").lease.args).slot
-        return None if slot is UNSET else datetime.fromtimestamp(slot, UTC)
+        """Inside the job: the time for which a schedule enqueued it; None: a caller enqueued it."""
+        instant = decode_call(self._running("scheduled_for").lease.args).scheduled_for
+        return None if instant is UNSET else datetime.fromtimestamp(instant, UTC)
 
     @property
     def fence(self) -> str:

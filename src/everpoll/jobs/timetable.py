@@ -1,9 +1,9 @@
-"""When a schedule is due: the slots of a cron expression in a time zone, or of a fixed interval.
+"""When a schedule is due: the times of a cron expression in a time zone, or of a fixed interval.
 
-Pure. Promises: a slot is one instant, the same in every process. A local time that a clock change skips is due right
-after the gap; one that a clock change repeats is due once, the first time. An expression whose hour begins with `*`
-follows the local clock: a time that is skipped does not come, and one that is repeated comes twice, so `30 * * * *` is
-due in both of two equal hours. Slots of an interval are the multiples of it since the epoch.
+Pure. Promises: a scheduled time is one instant, the same in every process. A local time that a clock change skips is
+due right after the gap. A local time that a clock change repeats is due once, the first time. An expression whose hour
+begins with `*` follows the local clock: a skipped time does not come, and a repeated time comes twice, so `30 * * * *`
+is due in both of two equal hours. The times of an interval are its multiples since the epoch.
 """
 
 import math
@@ -23,10 +23,10 @@ Missed = Literal["skip", "once", "all"]
 POLICIES: tuple[Missed, ...] = ("skip", "once", "all")
 SHORTEST_S = 1.0
 LATE_S = 60.0
-"""With `missed="skip"`, a slot that is found later than this is missed."""
+"""With `missed="skip"`, a scheduled time that is found later than this is missed."""
 MINUTE = timedelta(minutes=1)
 BATCH = 100
-"""With `missed="all"`, how many slots one run catches up on; the next run follows at once."""
+"""With `missed="all"`, how many scheduled times one run catches up on; the next run follows at once."""
 
 
 class Timetable(Struct, frozen=True, omit_defaults=True):
@@ -42,11 +42,11 @@ class Timetable(Struct, frozen=True, omit_defaults=True):
         return self.cron if self.tz == "UTC" else f"{self.cron} {self.tz}"
 
     def after(self, instant: float) -> float:
-        """Return the first slot behind the instant."""
-        return next(self.slots(instant))
+        """Return the first scheduled time after the instant."""
+        return next(self.times(instant))
 
-    def slots(self, after: float) -> Iterator[float]:
-        """Yield all slots behind the instant, in order; without end."""
+    def times(self, after: float) -> Iterator[float]:
+        """Yield all scheduled times after the instant, in order; without end."""
         if self.every_s is not None:
             place = math.floor(after / self.every_s) + 1
             while True:
@@ -54,33 +54,33 @@ class Timetable(Struct, frozen=True, omit_defaults=True):
                     yield place * self.every_s
                 place += 1
         last = after
-        for slot in self._cron(after):
+        for instant in self._cron(after):
             # Several local times that a clock change skips are due at one instant.
-            if slot > last:
-                yield (last := slot)
+            if instant > last:
+                yield (last := instant)
 
     def latest(self, after: float, until: float) -> float | None:
-        """Return the last slot in (after, until]; None: there is none."""
+        """Return the last scheduled time in (after, until]; None: there is none."""
         if self.every_s is not None:
             found = math.floor(until / self.every_s) * self.every_s
             return found if after < found <= until else None
         latest = None
-        # Walking back with cronsim meets other slots around clock changes than walking forward does: what counts is
-        # the way forward, from a little before.
+        # Around clock changes cronsim finds other times backward than forward. The forward ones count, so the search
+        # begins a little before.
         start = max(after, until - 86_400.0)
         for begin in (start, after):
-            for slot in self.slots(begin):
-                if slot > until:
+            for instant in self.times(begin):
+                if instant > until:
                     break
-                latest = slot
+                latest = instant
             if latest is not None or begin == after:
                 break
         return latest
 
     def _cron(self, after: float) -> Iterator[float]:
-        """Yield the slots from a little before the instant, in order.
+        """Yield the scheduled times from a little before the instant, in order.
 
-        cronsim walks local times, without their zone. In a zone whose clock changes by half an hour it misses slots:
+        cronsim walks local times, without their zone. In a zone whose clock changes by half an hour it misses times:
         it takes an hour later on the clock for the next full hour.
         """
         assert self.cron is not None
@@ -103,7 +103,7 @@ class Timetable(Struct, frozen=True, omit_defaults=True):
 
 
 def _local_time_before(after: float, zone: tzinfo) -> datetime:
-    """Return a local time, without its zone, behind which all slots lie that come later than the instant."""
+    """Return a local time, without its zone, that is before every scheduled time after the instant."""
     local = datetime.fromtimestamp(after, zone)
     first, second = (local.replace(fold=fold).utcoffset() or timedelta() for fold in (0, 1))
     # In an hour that will be repeated, local times of before come again.
@@ -121,18 +121,18 @@ def _instants(local: datetime, zone: tzinfo) -> tuple[float, ...]:
 class Due(Struct, frozen=True):
     """What a schedule does now."""
 
-    slots: tuple[float, ...]
+    times: tuple[float, ...]
     """To be enqueued."""
     last: float
-    """Slots up to here are dealt with."""
+    """Scheduled times up to here are dealt with."""
     next_at: float
-    """When to look again; may lie in the past."""
+    """The next scheduled time; may be in the past."""
 
 
 def due(timetable: Timetable, missed: Missed, last: float, now: float) -> Due:
-    """Decide which of the slots in (last, now] run."""
+    """Decide which of the scheduled times in (last, now] run."""
     if missed == "all":
-        found = tuple(islice((slot for slot in _until(timetable, last, now)), BATCH))
+        found = tuple(islice((instant for instant in _until(timetable, last, now)), BATCH))
         last = found[-1] if found else last
         return Due(found, last, timetable.after(last))
     latest = timetable.latest(last, now)
@@ -143,14 +143,14 @@ def due(timetable: Timetable, missed: Missed, last: float, now: float) -> Due:
 
 
 def _until(timetable: Timetable, last: float, now: float) -> Iterator[float]:
-    for slot in timetable.slots(last):
-        if slot > now:
+    for instant in timetable.times(last):
+        if instant > now:
             return
-        yield slot
+        yield instant
 
 
 def timetable_of(where: str, cron: object, every: Duration | None, tz: str) -> Timetable:
-    """Return the checked timetable; raise `BadInput` for one that has no slots."""
+    """Return the checked timetable; raise `BadInput` for one that never comes."""
     if (cron is None) == (every is None):
         raise BadInput(f'{where}: write either a cron expression, as "*/5 * * * *", or every="5m"')
     if every is not None:
@@ -158,7 +158,7 @@ def timetable_of(where: str, cron: object, every: Duration | None, tz: str) -> T
         if every_s < SHORTEST_S:
             raise BadInput(f"{where}: every={shown(every)}: must be at least {human(SHORTEST_S)}; use a loop for less")
         if tz != "UTC":
-            raise BadInput(f"{where}: tz={shown(tz)} has no meaning with every=, whose slots count from the epoch")
+            raise BadInput(f"{where}: tz={shown(tz)} has no meaning with every=, which counts from the epoch")
         return Timetable(every_s=every_s)
     if not isinstance(cron, str):
         raise BadInput(f'{where}: {shown(cron)} is not a cron expression: write a text such as "*/5 * * * *"')

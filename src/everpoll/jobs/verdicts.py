@@ -1,4 +1,4 @@
-"""What an error means for the next attempt: `fatal=`, `classify=`, Retry-After, and `Hopeless`.
+"""Verdicts: what an error means for the next attempt, by `fatal=`, `classify=`, Retry-After and `Hopeless`.
 
     classify(error) says "fatal", "transient" or a duration ──▶ that
     it says None, or there is no classify ──▶ Hopeless or one of fatal= ──▶ failed at once

@@ -35,7 +35,7 @@ class PlainLines(logging.Formatter):
 
 
 class TerminalLines(logging.Formatter):
-    """The message, behind it the task that it is about, for a handler that shows time and level by itself."""
+    """The message, then the task that it is about, for a handler that shows time and level by itself."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text for a terminal."""

@@ -22,7 +22,7 @@ class Session:
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     is_closing: bool = False
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    _relief: asyncio.TimerHandle | None = None
+    _slow_check: asyncio.TimerHandle | None = None
 
     def spawn(
         self, run: Coroutine[Any, Any, None], name: str, context: contextvars.Context | None
@@ -35,22 +35,22 @@ class Session:
         """Call a plain function in a thread."""
         call = ThreadCall(function, self.threads)
         future = self.event_loop.run_in_executor(self.threads, call)
-        if self.threads.is_short and self._relief is None:
-            self._relieve_later()
+        if self.threads.is_short and self._slow_check is None:
+            self._replace_slow_later()
         return call, future
 
     def end(self) -> None:
         """Cancel the timers."""
         self.deadlines.close()
-        if self._relief is not None:
-            self._relief.cancel()
+        if self._slow_check is not None:
+            self._slow_check.cancel()
 
-    def _relieve_later(self) -> None:
+    def _replace_slow_later(self) -> None:
         """While calls wait for a thread, check every LONG_S whether hanging threads must be replaced."""
-        self._relief = self.event_loop.call_later(LONG_S, self._relieve)
+        self._slow_check = self.event_loop.call_later(LONG_S, self._replace_slow)
 
-    def _relieve(self) -> None:
-        self._relief = None
-        self.threads.relieve()
+    def _replace_slow(self) -> None:
+        self._slow_check = None
+        self.threads.replace_slow()
         if self.threads.is_short:
-            self._relieve_later()
+            self._replace_slow_later()

@@ -39,7 +39,7 @@ class ServiceFacts(Struct, frozen=True, gc=False, kw_only=True):
     """Whether its incidents are sent to a channel: only a thing that alerts holds back others."""
 
 
-class Opinion(Struct, frozen=True, gc=False):
+class CallerReport(Struct, frozen=True, gc=False):
     """The report of a caller about a thing."""
 
     caller: str
@@ -55,7 +55,7 @@ class Node(Struct, frozen=True, gc=False):
     status: Status
     """The own status of a service; the worst reported status of anything else."""
     since: float
-    reported: tuple[Opinion, ...]
+    reported: tuple[CallerReport, ...]
     """The reports of its callers."""
 
 
@@ -78,7 +78,7 @@ class Graph:
         self._services = {facts.name: facts for facts in services}
         self._below: dict[str, list[str]] = {}
         self._above: dict[str, list[str]] = {}
-        self._opinions: dict[str, list[Opinion]] = {}
+        self._opinions: dict[str, list[CallerReport]] = {}
         for facts in self._services.values():
             self._add(facts)
 
@@ -163,14 +163,14 @@ class Graph:
             called = self.resolve(name)
             below[called] = None
             if called != facts.name:
-                self._opinions.setdefault(called, []).append(Opinion(facts.name, status, since))
+                self._opinions.setdefault(called, []).append(CallerReport(facts.name, status, since))
         below.pop(facts.name, None)
         self._below.setdefault(facts.name, []).extend(below)
         for name in below:
             self._below.setdefault(name, [])
             self._above.setdefault(name, []).append(facts.name)
 
-    def _alarms(self, name: str) -> list[Opinion]:
+    def _alarms(self, name: str) -> list[CallerReport]:
         """Return the reports, by callers that alert, that a thing is down."""
         opinions = self._opinions.get(name, ())
         return [one for one in opinions if one.status is Status.DOWN and self._services[one.caller].alerts]

@@ -48,7 +48,7 @@ class ServicesOnDemand:
             from everpoll.monitors.services import Services  # noqa: PLC0415
 
             self._services = Services(self._store, self._wall, self._options().label)
-            self._standby.hurry()
+            self._standby.start_now()
         return self._services
 
     async def start(self) -> None:
@@ -56,13 +56,13 @@ class ServicesOnDemand:
         if self._services is not None:
             await self._start()
         else:
-            self._standby.start(scouts=self._has_work())
+            self._standby.start(finds_others=self._has_work())
 
     async def _start(self) -> None:
         services, options = self.here(), self._options()
         # An app with only loops needs no database, so it does not look for services in one.
-        scouts = self._has_work() or services.is_set_up
-        await services.start(options.lease_s, options.keep_s, scouts=scouts)
+        finds_others = self._has_work() or services.is_set_up
+        await services.start(options.lease_s, options.keep_s, finds_others=finds_others)
 
     async def stop(self, grace_s: float) -> None:
         """Stop looking, within the grace period."""

@@ -26,7 +26,7 @@ from everpoll.monitors.alerts.channels import Channels
 from everpoll.monitors.alerts.incidents import Incidents
 from everpoll.monitors.alerts.maintenance_windows import MaintenanceWindows
 from everpoll.monitors.checks.assignment import Assignment
-from everpoll.monitors.checks.scout import SCOUT_S, Scout
+from everpoll.monitors.checks.query_trigger import QUERY_S, QueryTrigger
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.events import ServiceEvent
 from everpoll.monitors.options import Bounds, ServiceOptions, bounds_from, define
@@ -59,7 +59,7 @@ class Services:
         self._aliases: dict[str, str] = {}
         self._unpublished: dict[str, Definition] = {}
         self._listeners: list[Callable[[ServiceEvent], None]] = []
-        self.scouts = False
+        self.finds_others = False
         """Whether to look at services of other processes even if this app has no work in a store."""
         self.channels = Channels()
         self.incidents = Incidents(store, wall)
@@ -174,13 +174,13 @@ class Services:
     @property
     def is_set_up(self) -> bool:
         """Whether this app looks at services, including those of other processes and of the command line."""
-        return bool(self._definitions or self._aliases or self.channels.names or self.scouts)
+        return bool(self._definitions or self._aliases or self.channels.names or self.finds_others)
 
-    async def start(self, lease_s: float, keep_s: float | None = None, *, scouts: bool = True) -> None:
+    async def start(self, lease_s: float, keep_s: float | None = None, *, finds_others: bool = True) -> None:
         """Publish the registered services and start to look at services; without any, wait for the first one.
 
         `keep_s` is how long history is kept: this worker drops old events and incidents, because the app may have no
-        other worker. With `scouts=False`, an app without services does not query services of other processes.
+        other worker. With `finds_others=False`, an app without services does not query services of other processes.
         """
         if self._definitions:
             await self._publish_changes()
@@ -189,7 +189,7 @@ class Services:
         # Start following only now: during a slow publication, the follower would start a second worker. An app that
         # failed to start calls this again, so the follower may exist already.
         if self._publishing is None:
-            following = self._follow(lease_s, keep_s, scouts)
+            following = self._follow(lease_s, keep_s, finds_others)
             self._publishing = asyncio.get_running_loop().create_task(following, name="everpoll-services")
 
     async def stop(self, grace_s: float) -> None:
@@ -243,38 +243,40 @@ class Services:
             await runtime.start(self._label, self._slots, lease_s, keep_s)
             self._runtime = runtime
 
-    async def _follow(self, lease_s: float, keep_s: float | None, scouts: bool) -> None:
+    async def _follow(self, lease_s: float, keep_s: float | None, finds_others: bool) -> None:
         """Publish changes while the app runs; start to look once any process has published a service."""
-        scout = Scout(self._changed)
+        query_trigger = QueryTrigger(self._changed)
         try:
-            rest_s = 0.0 if self._unpublished or (scouts and self._runtime is None) else None
+            rest_s = 0.0 if self._unpublished or (finds_others and self._runtime is None) else None
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(rest_s):
                         await self._changed.wait()
-                rest_s = await self._follow_once(lease_s, keep_s, scout if scouts else None)
+                rest_s = await self._follow_once(lease_s, keep_s, query_trigger if finds_others else None)
         finally:
-            await scout.stop()
+            await query_trigger.stop()
 
-    async def _follow_once(self, lease_s: float, keep_s: float | None, scout: Scout | None) -> float | None:
+    async def _follow_once(
+        self, lease_s: float, keep_s: float | None, query_trigger: QueryTrigger | None
+    ) -> float | None:
         """Publish what has changed and ask for services; return how long to rest at most."""
         try:
-            if self._runtime is None and scout is not None:
-                await scout.begin(await self.store())
+            if self._runtime is None and query_trigger is not None:
+                await query_trigger.begin(await self.store())
             await self._publish_changes()
             if self._runtime is None and await self._has_work():
                 await self._start_looking(lease_s, keep_s)
             if self._unpublished:
                 # The old service of that name is being removed.
                 return REMOVING_S
-            if self._runtime is None and scout is not None:
-                return scout.rest_s
+            if self._runtime is None and query_trigger is not None:
+                return query_trigger.rest_s
         except Exception as error:  # noqa: BLE001 - the next try may succeed
             logger.warning("cannot publish services: %s; trying again", error)
             self._changed.set()
-            await asyncio.sleep(SCOUT_S)
-        if self._runtime is not None and scout is not None:
-            await scout.stop()
+            await asyncio.sleep(QUERY_S)
+        if self._runtime is not None and query_trigger is not None:
+            await query_trigger.stop()
         return None
 
     async def _publish_changes(self) -> None:

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from everpoll.monitors.checks.scout import SCOUT_S, Scout
+from everpoll.monitors.checks.query_trigger import QUERY_S, QueryTrigger
 from everpoll.monitors.presence import Presence
 from everpoll.stores.contract import Store
 
@@ -29,15 +29,18 @@ class Standby:
         self._changed = asyncio.Event()
         self._is_wanted = False
 
-    def start(self, *, scouts: bool) -> None:
-        """Start waiting; with `scouts=False`, services of other processes are not queried. May be called again."""
+    def start(self, *, finds_others: bool) -> None:
+        """Start waiting; with `finds_others=False`, services of other processes are not queried.
+
+        May be called again.
+        """
         if self._waiting is None:
             self._is_wanted = False
             self._changed = asyncio.Event()
-            following = self._wait(scouts)
+            following = self._wait(finds_others)
             self._waiting = asyncio.get_running_loop().create_task(following, name="everpoll-services-standby")
 
-    def hurry(self) -> None:
+    def start_now(self) -> None:
         """Begin now, because this process has services. After `start`, only the event loop's thread may call this."""
         self._is_wanted = True
         self._changed.set()
@@ -54,9 +57,9 @@ class Standby:
         """Drop everything that belongs to an earlier event loop."""
         self._waiting = None
 
-    async def _wait(self, scouts: bool) -> None:
-        scout, presence = Scout(self._changed), Presence()
-        rest_s = 0.0 if scouts else None
+    async def _wait(self, finds_others: bool) -> None:
+        query_trigger, presence = QueryTrigger(self._changed), Presence()
+        rest_s = 0.0 if finds_others else None
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -64,18 +67,18 @@ class Standby:
                         await self._changed.wait()
                 self._changed.clear()
                 try:
-                    if self._is_wanted or (scouts and await self._is_any(scout, presence)):
-                        await scout.stop()
+                    if self._is_wanted or (finds_others and await self._is_any(query_trigger, presence)):
+                        await query_trigger.stop()
                         await self._begin()
                         return
-                    rest_s = scout.rest_s if scouts else None
+                    rest_s = query_trigger.rest_s if finds_others else None
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next try may succeed
                     logger.warning("cannot look for services: %s; trying again", error)
-                    rest_s = SCOUT_S
+                    rest_s = QUERY_S
         finally:
-            await scout.stop()
+            await query_trigger.stop()
 
-    async def _is_any(self, scout: Scout, presence: Presence) -> bool:
+    async def _is_any(self, query_trigger: QueryTrigger, presence: Presence) -> bool:
         store = await self._store()
-        await scout.begin(store)
+        await query_trigger.begin(store)
         return await presence.is_any(store)

@@ -1,4 +1,4 @@
-"""Policies: when to look again, when to stop asking, what to believe.
+"""Policies: pure decisions about waits, retries, budgets, breakers, rates and evidence.
 
 Promises: every answer follows from the arguments alone; a state goes in and a new one comes out. Never reads a clock,
 draws a number, logs or waits; the rooms above do that.
@@ -14,7 +14,7 @@ from everpoll.policy.evidence import Confirm, Confirmation, Gate
 from everpoll.policy.figures import number, shown, whole_number
 from everpoll.policy.histogram import Histogram, bucket_of
 from everpoll.policy.jitter import Rng, spread, spread_up
-from everpoll.policy.liveness import Sighting, Standstill, Verdict, Vigil, judge
+from everpoll.policy.liveness import Observations, OtherWorker, Standstill, Verdict, judge
 from everpoll.policy.pause import NOT_PAUSED, STAGGER_S, PauseReason, PauseReasons, paused, resume_order, resumed
 from everpoll.policy.rate import Rate, Tokens
 from everpoll.policy.replies import Cancel, Snooze
@@ -41,19 +41,19 @@ __all__ = [
     "Duration",
     "Gate",
     "Histogram",
+    "Observations",
+    "OtherWorker",
     "PauseReason",
     "PauseReasons",
     "Rate",
     "Rng",
     "Rollup",
-    "Sighting",
     "Snooze",
     "Standstill",
     "Tally",
     "Tokens",
     "Uptime",
     "Verdict",
-    "Vigil",
     "ahead_of",
     "bucket_of",
     "flaw_of",

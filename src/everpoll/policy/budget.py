@@ -1,4 +1,4 @@
-"""Budget: how long, and how often, something may be looked at before it is given up.
+"""Budget: how long, and how often, a watch may look at an operation before it gives up.
 
 Promises: says which budget is spent, with its figure and the actual one; a budget that is not spent has time left.
 Never measures: elapsed time and looks are handed in, counted from the persisted start.

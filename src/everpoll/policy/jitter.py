@@ -1,4 +1,4 @@
-"""Jitter: displaces a delay, so that what began together does not stay together.
+"""Jitter: moves a delay by chance, so that tasks that began together do not stay together.
 
 Promises: within ± jitter of the delay, and never below a floor when it spreads upward. Never draws: the chance, a
 number from 0 up to 1, is handed in, so that a seed replays every delay.
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Rng(Protocol):
-    """Where chances come from; `random.Random` is one."""
+    """The source of random numbers, such as `random.Random`."""
 
     def random(self) -> float:
         """Return a number from 0 up to, but not including, 1."""

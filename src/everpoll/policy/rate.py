@@ -20,7 +20,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Rate:
-    """So many in so long: `Rate(10, per="1s")`."""
+    """A number of calls in a period: `Rate(10, per="1s")`."""
 
     count: int
     per_s: float

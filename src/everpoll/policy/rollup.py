@@ -1,4 +1,4 @@
-"""Rollups: what many looks at a service come to.
+"""Rollups: totals of the looks at a service over a span of time.
 
     looks ──▶ Tally ──▶ Rollup of a minute ──merged──▶ of an hour ──merged──▶ of a day ──merged──▶ of any range
 

@@ -1,4 +1,4 @@
-"""Start window: how many more may start now, so that no stretch of time ever has more than so many starts.
+"""Start window: how many tasks may start now, if any stretch of time has at most a given number of starts.
 
     start ──▶ counts for `per` and a margin ──▶ forgotten
 

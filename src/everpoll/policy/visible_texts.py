@@ -1,4 +1,4 @@
-"""Visible texts: text of others for a terminal or a log, in which a control character is shown and not obeyed.
+"""Visible texts: makes text of others safe for a terminal or a log: control characters are shown as escapes.
 
 Promises: the result has no control character but tab and line feed, nothing that turns the direction of a line around,
 and nothing that UTF-8 cannot represent. Never changes any other character.

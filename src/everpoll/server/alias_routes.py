@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from everpoll.engine.actors import action
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem, bad_argument
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import listing, order, removal
 from everpoll.server.shapes import Page
 from everpoll.stores.operations import LogEntry
@@ -33,28 +33,28 @@ class AliasQuery(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-async def list_aliases(asked: Asked) -> AliasPage:
+async def list_aliases(call: ApiCall) -> AliasPage:
     """Answer `GET /api/aliases`."""
-    known = await (await asked.serving.store()).health.aliases()
+    known = await (await call.serving.store()).health.aliases()
     return AliasPage(items=[Alias(name, known[name]) for name in sorted(known)], after=None)
 
 
-async def add_alias(asked: Asked) -> Reply:
+async def add_alias(call: ApiCall) -> Reply:
     """Answer `POST /api/aliases`."""
-    new: Alias = asked.body
+    new: Alias = call.body
     for name, value in (("name", new.name), ("canonical", new.canonical)):
         if not value.strip() or not value.isprintable():
             raise bad_argument(name, "must be printable text")
-    entry = LogEntry("service", new.name, action("alias", asked.by, f"it counts as {new.canonical}"))
-    await (await asked.serving.store()).health.set_alias(new.name, new.canonical, entry)
+    entry = LogEntry("service", new.name, action("alias", call.by, f"it counts as {new.canonical}"))
+    await (await call.serving.store()).health.set_alias(new.name, new.canonical, entry)
     return Reply(new, 201)
 
 
-async def remove_alias(asked: Asked) -> Reply:
+async def remove_alias(call: ApiCall) -> Reply:
     """Answer `DELETE /api/aliases`."""
-    query: AliasQuery = asked.query
-    entry = LogEntry("service", query.name, action("remove alias", asked.by))
-    if not await (await asked.serving.store()).health.delete_alias(query.name, entry):
+    query: AliasQuery = call.query
+    entry = LogEntry("service", query.name, action("remove alias", call.by))
+    if not await (await call.serving.store()).health.delete_alias(query.name, entry):
         raise Problem(404, f"there is no alias {query.name!r}")
     return Reply(None, 204)
 

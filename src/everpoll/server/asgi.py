@@ -19,13 +19,13 @@ from starlette.types import Receive, Scope, Send
 from everpoll.server.access import Access, Role, address_of
 from everpoll.server.answers import Reply, json_response
 from everpoll.server.dashboard_files import dashboard_file
-from everpoll.server.login import asked_page, log_in, log_out, logged_in_page, login_page, wants_page
+from everpoll.server.login import log_in, log_out, logged_in_page, login_page, requested_page, wants_page
 from everpoll.server.mounts import segments_of
 from everpoll.server.plain_pages import ICON, STYLESHEET, stylesheet
 from everpoll.server.problems import RETRY_S, Problem, problem_of, response_of
 from everpoll.server.public_status import PublicStatus, public_names
 from everpoll.server.reading import body_of, query_of, raw_body
-from everpoll.server.route import Asked, Route, Router
+from everpoll.server.route import ApiCall, Route, Router
 from everpoll.server.route_table import ROUTES
 from everpoll.server.served import ServedApp
 from everpoll.server.serving import Serving
@@ -170,7 +170,7 @@ class HttpApp:
     ) -> "Response | EventStream":
         if any("\0" in value for value in params.values()):
             raise Problem(404, "there is nothing of that name")
-        asked = Asked(
+        call = ApiCall(
             serving=self.serving(),
             request=request,
             params=params,
@@ -182,7 +182,7 @@ class HttpApp:
         limit = asyncio.timeout(route.limit_s)
         try:
             async with limit:
-                value = await route.handler(asked)
+                value = await route.handler(call)
         except TimeoutError as error:
             if not limit.expired():
                 raise Problem(504, str(error)) from None
@@ -194,7 +194,7 @@ class HttpApp:
 
     def _refused(self, request: Request, segments: list[str] | None) -> Response:
         if wants_page(request):
-            return login_page(request, back=asked_page(request, segments or [""]))
+            return login_page(request, back=requested_page(request, segments or [""]))
         raise Problem(
             401, "this call needs a token: send it as Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"}
         )

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from everpoll.server.route import Asked, Handler, Method, Route
+from everpoll.server.route import ApiCall, Handler, Method, Route
 
 
 class BeatQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -11,23 +11,23 @@ class BeatQuery(Struct, frozen=True, forbid_unknown_fields=True):
     status: str = "up"
 
 
-class Beaten(Struct, frozen=True):
+class BeatCounted(Struct, frozen=True):
     """A heartbeat was counted."""
 
     ok: bool = True
 
 
-async def count_beat(asked: Asked) -> Beaten:
+async def count_beat(call: ApiCall) -> BeatCounted:
     """Answer `GET /api/beat/{token}`."""
-    query: BeatQuery = asked.query
-    await asked.serving.beats.beat(asked.params["token"], query.status)
-    asked.serving.changes.changed("services")
-    return Beaten()
+    query: BeatQuery = call.query
+    await call.serving.beats.beat(call.params["token"], query.status)
+    call.serving.changes.changed("services")
+    return BeatCounted()
 
 
-async def count_posted_beat(asked: Asked) -> Beaten:
+async def count_posted_beat(call: ApiCall) -> BeatCounted:
     """Answer `POST /api/beat/{token}`."""
-    return await count_beat(asked)
+    return await count_beat(call)
 
 
 def _route(method: Method, summary: str, handler: Handler) -> Route:
@@ -38,7 +38,7 @@ def _route(method: Method, summary: str, handler: Handler) -> Route:
         summary=summary,
         handler=handler,
         query=BeatQuery,
-        answer=Beaten,
+        answer=BeatCounted,
         example={"ok": True},
         problems=(404,),
         access="public",

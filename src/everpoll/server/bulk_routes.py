@@ -10,7 +10,7 @@ from everpoll.engine.bulk import Action, BulkAnswer, BulkOrder
 from everpoll.server.answers import Reply
 from everpoll.server.job_filter import JobFilter
 from everpoll.server.problems import bad_argument
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import order
 from everpoll.server.shapes import instant_example
 from everpoll.stores.contract import TaskFilter
@@ -36,9 +36,9 @@ class BulkBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The `as_of` of a dry run: only jobs that it counted are changed."""
 
 
-async def change_many_jobs(asked: Asked) -> Reply:
+async def change_many_jobs(call: ApiCall) -> Reply:
     """Answer `POST /api/jobs/bulk`."""
-    body: BulkBody = asked.body
+    body: BulkBody = call.body
     wanted, task_filter = body.filter, body.filter.wanted
     is_filtered = task_filter != TaskFilter(kind="job")
     if not wanted.ids and not is_filtered:
@@ -49,14 +49,14 @@ async def change_many_jobs(asked: Asked) -> Reply:
         raise bad_argument("filter.ids", "must be ids of tasks")
     if body.as_of is not None and body.as_of.tzinfo is None:
         raise bad_argument("as_of", "must be an instant with a time zone")
-    store = await asked.serving.store()
-    order = BulkOrder(body.action, task_filter, wanted.ids, as_of=body.as_of or datetime.now(UTC), by=asked.by)
+    store = await call.serving.store()
+    order = BulkOrder(body.action, task_filter, wanted.ids, as_of=body.as_of or datetime.now(UTC), by=call.by)
     if body.dry_run:
         await order.count(store)
         return Reply(order.answer(dry_run=True))
-    going = asked.serving.background(order.carry_out(store))
+    going = call.serving.background(order.carry_out(store))
     await asyncio.wait({going}, timeout=WAIT_S)
-    asked.serving.changes.changed("jobs", "queues")
+    call.serving.changes.changed("jobs", "queues")
     if going.done():
         going.result()
         return Reply(order.answer())

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.jobs.causes import Cause, causes_of
 from everpoll.server.answers import Reply
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 from everpoll.server.shapes import instant_example
 
 SEARCHED = 1_000
@@ -34,10 +34,10 @@ class CauseList(Struct, frozen=True):
     """How many failed jobs were read, newest first."""
 
 
-async def list_causes(asked: Asked) -> Reply:
+async def list_causes(call: ApiCall) -> Reply:
     """Answer `GET /api/jobs/causes`."""
-    query: CausesQuery = asked.query
-    found = await causes_of(await asked.serving.store(), query.name, query.queue, READ_S, SEARCHED)
+    query: CausesQuery = call.query
+    found = await causes_of(await call.serving.store(), query.name, query.queue, READ_S, SEARCHED)
     causes = [replace(one, error=without_secrets(one.error)) for one in found.causes]
     return Reply(CauseList(tuple(causes), found.is_capped, found.searched))
 

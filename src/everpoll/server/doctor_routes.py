@@ -9,7 +9,7 @@ from everpoll.doctor import Check, Diagnosis
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.policy import seconds
 from everpoll.server.answers import Reply
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 
 DOCTOR_LIMIT_S = 60.0
 """The limit for a dozen queries, each of which may take two seconds."""
@@ -22,12 +22,12 @@ class DoctorQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """How long a transaction must be open before it is reported."""
 
 
-async def ask_doctor(asked: Asked) -> Reply:
+async def ask_doctor(call: ApiCall) -> Reply:
     """Answer `GET /api/doctor`."""
-    query: DoctorQuery = asked.query
+    query: DoctorQuery = call.query
     text = query.transaction_age
     age_s = seconds(int(text) if text.isascii() and text.isdigit() else text, name="transaction_age", positive=True)
-    found = await asked.serving.app.doctor(age_s)
+    found = await call.serving.app.doctor(age_s)
     return Reply(Diagnosis(found.ok, tuple(_safe(one) for one in found.checks)), headers={"Cache-Control": "no-store"})
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from everpoll.errors import BadInput
 from everpoll.server.answers import encoded
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 from everpoll.server.serving import Serving
 from everpoll.server.streams import MEDIA, EventStream, frame
 from everpoll.stores.contract import Store
 from everpoll.stores.feed_positions import place_in_feed
 
 
-async def follow_events(asked: Asked) -> EventStream:
+async def follow_events(call: ApiCall) -> EventStream:
     """Answer `GET /api/events`."""
-    serving, given = asked.serving, asked.request.headers.get("last-event-id", "").strip()
+    serving, given = call.serving, call.request.headers.get("last-event-id", "").strip()
     store = await serving.app.store()
     now = (await store.events(None, 1)).after
     after, why = await _start(store, given, now)
@@ -55,10 +55,10 @@ async def _frames(serving: Serving, after: str, state: dict[str, Any], why: str 
         await events.aclose()
 
 
-async def follow_changes(asked: Asked) -> EventStream:
+async def follow_changes(call: ApiCall) -> EventStream:
     """Answer `GET /api/changes`."""
     await asyncio.sleep(0)
-    return EventStream(asked.serving, asked.serving.changes.hints())
+    return EventStream(call.serving, call.serving.changes.hints())
 
 
 EVENT_ROUTES = [

@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.engine.meter import PollerHealth
 from everpoll.jobs.schedule_listing import ScheduleInfo, list_schedules
 from everpoll.server import cursors
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import listing
 from everpoll.server.shapes import After, Limit, Page, instant_example
 from everpoll.stores.contract import WorkerInfo
@@ -101,12 +101,12 @@ class TablePage(Page, frozen=True, kw_only=True):
     after: str | None
 
 
-async def list_workers(asked: Asked) -> WorkerPage:
+async def list_workers(call: ApiCall) -> WorkerPage:
     """Answer `GET /api/workers`."""
-    query: FleetQuery = asked.query
-    found = await (await asked.serving.store()).workers()
-    gone, after = gone_here(found), cursors.read_text("workers", query.after)
-    of_tables = (item for one in asked.serving.app.tables.values() if (item := _table_worker(one)) is not None)
+    query: FleetQuery = call.query
+    found = await (await call.serving.store()).workers()
+    gone, after = ended_here(found), cursors.read_text("workers", query.after)
+    of_tables = (item for one in call.serving.app.tables.values() if (item := _table_worker(one)) is not None)
     items = sorted((*(_worker(one, gone) for one in found), *of_tables), key=lambda one: (one.label, one.incarnation))
     rest = [one for one in items if after is None or _worker_place(one) > after]
     page = rest[: query.limit]
@@ -118,21 +118,21 @@ def _worker_place(one: WorkerItem) -> str:
     return f"{one.label}\n{one.incarnation}"
 
 
-async def list_fleet_schedules(asked: Asked) -> SchedulePage:
+async def list_fleet_schedules(call: ApiCall) -> SchedulePage:
     """Answer `GET /api/schedules`."""
-    query: FleetQuery = asked.query
+    query: FleetQuery = call.query
     after = cursors.read_text("schedules", query.after)
-    found = await list_schedules(await asked.serving.store())
+    found = await list_schedules(await call.serving.store())
     rest = [one for one in found if after is None or one.name > after]
     page = rest[: query.limit]
     more = cursors.write("schedules", page[-1].name) if len(rest) > len(page) else None
     return SchedulePage(items=page, after=more)
 
 
-async def list_tables(asked: Asked) -> TablePage:
+async def list_tables(call: ApiCall) -> TablePage:
     """Answer `GET /api/tables`."""
-    query: TablesQuery = asked.query
-    tables = [one for _, one in sorted(asked.serving.app.tables.items())]
+    query: TablesQuery = call.query
+    tables = [one for _, one in sorted(call.serving.app.tables.items())]
     counts = await asyncio.gather(*map(_counts, tables)) if query.counts else [None] * len(tables)
     items = [await _table(one, query.check, counted) for one, counted in zip(tables, counts, strict=True)]
     return TablePage(items=items, after=None)

@@ -10,7 +10,7 @@ from everpoll.engine.meter import PollerHealth
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.server.answers import Reply
 from everpoll.server.prober import StoreHealth
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 
 HIDDEN = "an error; callers with a token see its text"
 
@@ -36,22 +36,22 @@ class Ready(Struct, frozen=True):
     why: str | None = None
 
 
-async def show_health(asked: Asked) -> Reply:
+async def show_health(call: ApiCall) -> Reply:
     """Answer `GET /health`."""
-    app, prober = asked.serving.app, asked.serving.prober
+    app, prober = call.serving.app, call.serving.prober
     store: StoreHealth | None = None
-    if asked.serving.needs_store:
+    if call.serving.needs_store:
         await prober.begin()
         store = prober.health()
-    answer = _answer(app.health(), store, shows_errors=asked.role is not None)
+    answer = _answer(app.health(), store, shows_errors=call.role is not None)
     return Reply(answer, 200 if answer.healthy else 503, {"Cache-Control": "no-store"})
 
 
-async def show_readiness(asked: Asked) -> Reply:
+async def show_readiness(call: ApiCall) -> Reply:
     """Answer `GET /ready`."""
-    app, prober = asked.serving.app, asked.serving.prober
+    app, prober = call.serving.app, call.serving.prober
     why = app.health().start_error
-    if asked.serving.needs_store and why is None:
+    if call.serving.needs_store and why is None:
         await prober.begin()
         why = None if prober.is_answered else prober.health().last_error
     ready = Ready(why is None, None if why is None else str(without_secrets(why)))

@@ -14,7 +14,7 @@ from everpoll.monitors.report import Status
 from everpoll.server import cursors
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import listing, order, removal
 from everpoll.server.shapes import After, Limit, Page, Reason, instant, instant_example
 
@@ -111,10 +111,10 @@ class WindowQuery(Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(min_length=1, max_length=100)]
 
 
-async def list_incidents(asked: Asked) -> IncidentPage:
+async def list_incidents(call: ApiCall) -> IncidentPage:
     """Answer `GET /api/incidents`."""
-    query: IncidentsQuery = asked.query
-    incidents = asked.serving.app.services.incidents
+    query: IncidentsQuery = call.query
+    incidents = call.serving.app.services.incidents
     behind = cursors.read_number(LIST, query.after)
     found, after = await incidents.page(_WORDS[query.state], query.service, query.limit, behind)
     return IncidentPage(
@@ -122,37 +122,37 @@ async def list_incidents(asked: Asked) -> IncidentPage:
     )
 
 
-async def acknowledge_incident(asked: Asked) -> IncidentItem:
+async def acknowledge_incident(call: ApiCall) -> IncidentItem:
     """Answer `POST /api/incidents/{id}/ack`."""
-    order: AckOrder = asked.body or AckOrder()
-    incidents = asked.serving.app.services.incidents
-    info = await incidents.get(asked.params["id"])
+    order: AckOrder = call.body or AckOrder()
+    incidents = call.serving.app.services.incidents
+    info = await incidents.get(call.params["id"])
     if not info.is_open:
         raise Problem(409, f"incident {info.id} is over already: {info.closed_why}")
-    known = await incidents.acknowledge(info.id, order.by or asked.by, actor=asked.by)
+    known = await incidents.acknowledge(info.id, order.by or call.by, actor=call.by)
     return incident_item(known)
 
 
-async def list_windows(asked: Asked) -> WindowPage:
+async def list_windows(call: ApiCall) -> WindowPage:
     """Answer `GET /api/maintenance`."""
-    services = asked.serving.app.services
+    services = call.serving.app.services
     now = services.wall()
     return WindowPage(items=[_window(one, now) for one in await services.maintenance.list()], after=None)
 
 
-async def add_window(asked: Asked) -> Reply:
+async def add_window(call: ApiCall) -> Reply:
     """Answer `POST /api/maintenance`."""
-    new: NewWindow = asked.body
-    services = asked.serving.app.services
+    new: NewWindow = call.body
+    services = call.serving.app.services
     window = _planned(new)
-    window_id = await services.maintenance.add(window, new.id, by=asked.by)
+    window_id = await services.maintenance.add(window, new.id, by=call.by)
     return Reply(_window(PlannedWindow(window_id, window), services.wall()), 201)
 
 
-async def remove_window(asked: Asked) -> Reply:
+async def remove_window(call: ApiCall) -> Reply:
     """Answer `DELETE /api/maintenance`."""
-    query: WindowQuery = asked.query
-    if not await asked.serving.app.services.maintenance.remove(query.id, by=asked.by):
+    query: WindowQuery = call.query
+    if not await call.serving.app.services.maintenance.remove(query.id, by=call.by):
         raise Problem(404, f"there is no maintenance window {query.id!r}")
     return Reply(None, 204)
 

@@ -200,7 +200,7 @@ def _item(shape: type[Shown], task: TaskInfo, jobs: Jobs, texts: list[Any], **mo
         attempts=jobs[task.name].retry.attempts if task.name in jobs else None,
         created_at=task.created_at,
         due_at=task.due_at,
-        scheduled_for=_slot(task.args),
+        scheduled_for=_scheduled_for(task.args),
         started_at=task.started_at,
         ended_at=task.ended_at,
         worker=task.worker,
@@ -226,10 +226,10 @@ def _call(args: Any) -> tuple[list[Any], dict[str, Any]]:
     return (args, {}) if isinstance(args, list) else ([args], {})
 
 
-def _slot(args: Any) -> datetime | None:
-    slot = args.get("slot") if isinstance(args, dict) else None
+def _scheduled_for(args: Any) -> datetime | None:
+    instant = args.get("scheduled_for") if isinstance(args, dict) else None
     try:
-        return datetime.fromtimestamp(slot, UTC) if isinstance(slot, int | float) else None
+        return datetime.fromtimestamp(instant, UTC) if isinstance(instant, int | float) else None
     except (ValueError, OverflowError, OSError):
         return None  # another program wrote it
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from everpoll.engine.actors import action
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.engine.why_blocked import leading_to, why_blocked
@@ -19,7 +19,7 @@ from everpoll.server.explaining import explanation, without_secrets_in
 from everpoll.server.job_filter import JobFilter
 from everpoll.server.job_shapes import DETAIL, ITEM, JobDetail, JobPage, job_detail, job_items
 from everpoll.server.problems import Problem, bad_argument
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import detail, listing, order
 from everpoll.server.shapes import TASKS_LIMIT, After, Limit, Reason, task_number
 from everpoll.stores.contract import OnConflict, Store, TaskInfo, TaskPage
@@ -69,13 +69,13 @@ class CancelOrder(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason = ""
 
 
-async def list_jobs(asked: Asked) -> JobPage:
+async def list_jobs(call: ApiCall) -> JobPage:
     """Answer `GET /api/jobs`."""
-    query: JobsQuery = asked.query
-    store = await asked.serving.store()
+    query: JobsQuery = call.query
+    store = await call.serving.store()
     page = await _page(store, query)
     after = None if page.after is None else cursors.write(LIST, page.after)
-    items = job_items(page.tasks, asked.serving.app.jobs)
+    items = job_items(page.tasks, call.serving.app.jobs)
     return JobPage(items=items, after=after, searched_back_to=page.searched_back_to)
 
 
@@ -93,13 +93,13 @@ async def _page(store: Store, query: JobsQuery) -> TaskPage:
     return page
 
 
-async def start_job(asked: Asked) -> Reply:
+async def start_job(call: ApiCall) -> Reply:
     """Answer `POST /api/jobs`."""
-    new: NewJob = asked.body
+    new: NewJob = call.body
     try:
-        job = asked.serving.app.jobs[new.name]
+        job = call.serving.app.jobs[new.name]
     except JobNotFound as error:
-        if not len(asked.serving.app.jobs):
+        if not len(call.serving.app.jobs):
             raise Problem(
                 409, "this server has no jobs: start it with the app that registers them, everpoll serve APP"
             ) from None
@@ -110,51 +110,51 @@ async def start_job(asked: Asked) -> Reply:
     options = {name: getattr(new, name) for name in EnqueueOptions.__annotations__ if name in NewJob.__struct_fields__}
     given = {name: value for name, value in options.items() if value is not None}
     task = await job.enqueue_call(new.args, new.kwargs, EnqueueOptions(**given))  # type: ignore[typeddict-item]
-    asked.serving.changes.changed("jobs", "queues")
-    return Reply(await _detail(asked, task.id), 201 if task.is_new else 200)
+    call.serving.changes.changed("jobs", "queues")
+    return Reply(await _detail(call, task.id), 201 if task.is_new else 200)
 
 
-async def show_job(asked: Asked) -> JobDetail:
+async def show_job(call: ApiCall) -> JobDetail:
     """Answer `GET /api/jobs/{id}`. The end of a group without a callback is shown, too: its members lead to it."""
-    store = await asked.serving.store()
-    return await _detailed(asked, store, await _found(store, _id(asked), *SHOWN))
+    store = await call.serving.store()
+    return await _detailed(call, store, await _found(store, _id(call), *SHOWN))
 
 
-async def explain_job(asked: Asked) -> Why:
+async def explain_job(call: ApiCall) -> Why:
     """Answer `GET /api/jobs/{id}/why`."""
-    store = await asked.serving.store()
-    task = await _found(store, _id(asked), *SHOWN)
+    store = await call.serving.store()
+    task = await _found(store, _id(call), *SHOWN)
     if task.blockers and (leading := await leading_to(store, task)) is not None:
         return without_secrets_in(why_blocked(task, leading))
     workers = await store.workers()
     losses, queues = await store.losses(task.id), await store.queues()
     limit = None if task.limit is None else await store.limit(task.limit.key)
-    return without_secrets_in(why_task(task, workers, queues, losses, datetime.now(UTC), gone_here(workers), limit))
+    return without_secrets_in(why_task(task, workers, queues, losses, datetime.now(UTC), ended_here(workers), limit))
 
 
-async def cancel_job(asked: Asked) -> JobDetail:
+async def cancel_job(call: ApiCall) -> JobDetail:
     """Answer `POST /api/jobs/{id}/cancel`."""
-    order: CancelOrder = asked.body or CancelOrder()
-    store = await asked.serving.store()
-    task = await _found(store, _id(asked))
-    note = action("cancel", asked.by, order.reason or "canceled over HTTP")
+    order: CancelOrder = call.body or CancelOrder()
+    store = await call.serving.store()
+    task = await _found(store, _id(call))
+    note = action("cancel", call.by, order.reason or "canceled over HTTP")
     state = None if task.ended_at is not None else await store.cancel(task.id, note)
-    after = await _detail(asked, task.id)
+    after = await _detail(call, task.id)
     if state is None or (after.state != "canceled" and after.ended_at is not None):
         raise Problem(409, f"task {task.id} has ended already: it is {after.state}")
-    asked.serving.changes.changed("jobs", "queues")
+    call.serving.changes.changed("jobs", "queues")
     return after
 
 
-async def retry_job(asked: Asked) -> JobDetail:
+async def retry_job(call: ApiCall) -> JobDetail:
     """Answer `POST /api/jobs/{id}/retry`."""
-    store = await asked.serving.store()
-    task = await _found(store, _id(asked))
-    [retried] = await store.retry_many([(task.id, action("retry", asked.by, "retried over HTTP"))])
+    store = await call.serving.store()
+    task = await _found(store, _id(call))
+    [retried] = await store.retry_many([(task.id, action("retry", call.by, "retried over HTTP"))])
     if retried.outcome != "queued":
         raise _not_retried(task, retried)
-    asked.serving.changes.changed("jobs", "queues")
-    return await _detail(asked, task.id)
+    call.serving.changes.changed("jobs", "queues")
+    return await _detail(call, task.id)
 
 
 def _not_retried(task: TaskInfo, retried: Retried) -> Problem:
@@ -164,25 +164,25 @@ def _not_retried(task: TaskInfo, retried: Retried) -> Problem:
     return Problem(409, f"task {task.id} cannot be retried: it has not ended")
 
 
-async def run_job_now(asked: Asked) -> JobDetail:
+async def run_job_now(call: ApiCall) -> JobDetail:
     """Answer `POST /api/jobs/{id}/run-now`."""
-    store = await asked.serving.store()
-    task = await _found(store, _id(asked))
-    await asked.serving.app.jobs.task(task.id).run_now(by=asked.by)
-    asked.serving.changes.changed("jobs", "queues")
-    return await _detail(asked, task.id)
+    store = await call.serving.store()
+    task = await _found(store, _id(call))
+    await call.serving.app.jobs.task(task.id).run_now(by=call.by)
+    call.serving.changes.changed("jobs", "queues")
+    return await _detail(call, task.id)
 
 
-async def _detail(asked: Asked, task_id: int) -> JobDetail:
-    store = await asked.serving.store()
-    return await _detailed(asked, store, await _found(store, task_id))
+async def _detail(call: ApiCall, task_id: int) -> JobDetail:
+    store = await call.serving.store()
+    return await _detailed(call, store, await _found(store, task_id))
 
 
-async def _detailed(asked: Asked, store: Store, task: TaskInfo) -> JobDetail:
+async def _detailed(call: ApiCall, store: Store, task: TaskInfo) -> JobDetail:
     leading = await leading_to(store, task)
     waits_for = () if leading is None else leading.first
     group = await group_info(store, task)
-    return job_detail(task, asked.serving.app.jobs, await store.actions_of(task.id), waits_for, group)
+    return job_detail(task, call.serving.app.jobs, await store.actions_of(task.id), waits_for, group)
 
 
 async def _found(store: Store, task_id: int, *kinds: str) -> TaskInfo:
@@ -196,8 +196,8 @@ async def _found(store: Store, task_id: int, *kinds: str) -> TaskInfo:
     return task
 
 
-def _id(asked: Asked) -> int:
-    return task_number(asked.params["id"])
+def _id(call: ApiCall) -> int:
+    return task_number(call.params["id"])
 
 
 JOB_ROUTES = [

@@ -14,7 +14,7 @@ from everpoll.http.stored_secrets import without_secrets
 from everpoll.monitors.kinds import CHECK_KIND, INCIDENT_KIND
 from everpoll.server import cursors
 from everpoll.server.problems import bad_argument
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import detail
 from everpoll.server.shapes import After, Limit, Page, instant_example, task_number
 from everpoll.stores.contract import Event, Store
@@ -66,10 +66,10 @@ class LogPage(Page, frozen=True, kw_only=True, omit_defaults=True):
     """Set if the page is short because the search is bounded: the oldest event that was read is from this time."""
 
 
-async def list_log(asked: Asked) -> LogPage:
+async def list_log(call: ApiCall) -> LogPage:
     """Answer `GET /api/log`."""
-    query: LogQuery = asked.query
-    store = await asked.serving.store()
+    query: LogQuery = call.query
+    store = await call.serving.store()
     given = cursors.read_number(LIST, query.after)
     if given is None and query.at is not None:
         given = _place(query.at)

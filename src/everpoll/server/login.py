@@ -53,7 +53,7 @@ def logged_in_page(request: Request) -> Response:
     return Response(page, 200, {"Cache-Control": "no-store"}, HTML)
 
 
-def asked_page(request: Request, segments: list[str]) -> str:
+def requested_page(request: Request, segments: list[str]) -> str:
     """Return the address of the requested page below the mount, to go back to it after the login."""
     query = request.scope.get("query_string", b"").decode("latin-1")
     path = "/" + "/".join(quote(part, safe="") for part in segments)

@@ -12,7 +12,7 @@ from everpoll.loops import Loop
 from everpoll.server import cursors
 from everpoll.server.actions_log import log_action
 from everpoll.server.problems import Problem
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import listing, order
 from everpoll.server.shapes import After, Limit, Page, instant, instant_example
 from everpoll.stores.figures import LoopCard, PublishedLoops
@@ -54,11 +54,11 @@ class LoopPage(Page, frozen=True, kw_only=True):
     after: str | None
 
 
-async def list_loops(asked: Asked) -> LoopPage:
+async def list_loops(call: ApiCall) -> LoopPage:
     """Answer `GET /api/loops`."""
-    query: LoopsQuery = asked.query
+    query: LoopsQuery = call.query
     after = cursors.read_text(LIST, query.after)
-    loops = [_item(card, None) for card in asked.serving.app.loops.cards()] + await _elsewhere(asked)
+    loops = [_item(card, None) for card in call.serving.app.loops.cards()] + await _elsewhere(call)
     rest = sorted((one for one in loops if after is None or _place(one) > after), key=_place)
     page = rest[: query.limit]
     return LoopPage(items=page, after=cursors.write(LIST, _place(page[-1])) if len(rest) > len(page) else None)
@@ -68,54 +68,54 @@ def _place(one: LoopItem) -> str:
     return f"{one.name}\n{one.worker or ''}"
 
 
-async def _elsewhere(asked: Asked) -> list[LoopItem]:
+async def _elsewhere(call: ApiCall) -> list[LoopItem]:
     """Return the loops that other processes have published."""
-    if not asked.serving.needs_store:
+    if not call.serving.needs_store:
         return []
     here = (socket.gethostname(), os.getpid())
-    published = await (await asked.serving.store()).published_loops()
+    published = await (await call.serving.store()).published_loops()
     return [_item(card, one) for one in published if (one.host, one.pid) != here for card in one.loops]
 
 
-async def trigger_loop(asked: Asked) -> LoopItem:
+async def trigger_loop(call: ApiCall) -> LoopItem:
     """Answer `POST /api/loops/{name}/trigger`."""
-    loop = await _loop(asked)
+    loop = await _loop(call)
     loop.trigger()
-    return await _changed(asked, loop, "trigger")
+    return await _changed(call, loop, "trigger")
 
 
-async def pause_loop(asked: Asked) -> LoopItem:
+async def pause_loop(call: ApiCall) -> LoopItem:
     """Answer `POST /api/loops/{name}/pause`."""
-    loop = await _loop(asked)
+    loop = await _loop(call)
     loop.pause()
-    return await _changed(asked, loop, "pause")
+    return await _changed(call, loop, "pause")
 
 
-async def resume_loop(asked: Asked) -> LoopItem:
+async def resume_loop(call: ApiCall) -> LoopItem:
     """Answer `POST /api/loops/{name}/resume`."""
-    loop = await _loop(asked)
+    loop = await _loop(call)
     loop.resume()
-    return await _changed(asked, loop, "resume")
+    return await _changed(call, loop, "resume")
 
 
-async def reset_loop(asked: Asked) -> LoopItem:
+async def reset_loop(call: ApiCall) -> LoopItem:
     """Answer `POST /api/loops/{name}/reset`."""
-    loop = await _loop(asked)
+    loop = await _loop(call)
     loop.reset()
-    return await _changed(asked, loop, "reset")
+    return await _changed(call, loop, "reset")
 
 
-async def _loop(asked: Asked) -> Loop:
-    loops, name = asked.serving.app.loops, asked.params["name"]
-    if name not in loops and (others := [one.worker for one in await _elsewhere(asked) if one.name == name]):
+async def _loop(call: ApiCall) -> Loop:
+    loops, name = call.serving.app.loops, call.params["name"]
+    if name not in loops and (others := [one.worker for one in await _elsewhere(call) if one.name == name]):
         raise Problem(409, f"loop {name!r} runs in another process: operate it in the process of worker {others[0]}")
     return loops[name]
 
 
-async def _changed(asked: Asked, loop: Loop, what: str) -> LoopItem:
-    asked.serving.changes.changed("loops")
-    await log_action(asked, "loop", loop.name, what)
-    [card] = [one for one in asked.serving.app.loops.cards() if one.name == loop.name]
+async def _changed(call: ApiCall, loop: Loop, what: str) -> LoopItem:
+    call.serving.changes.changed("loops")
+    await log_action(call, "loop", loop.name, what)
+    [card] = [one for one in call.serving.app.loops.cards() if one.name == loop.name]
     return _item(card, None)
 
 

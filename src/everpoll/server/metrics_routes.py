@@ -3,12 +3,12 @@
 from starlette.responses import Response
 
 from everpoll.server.metrics import CONTENT_TYPE
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 
 
-async def show_metrics(asked: Asked) -> Response:
+async def show_metrics(call: ApiCall) -> Response:
     """Answer `GET /metrics`."""
-    return Response(await asked.serving.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+    return Response(await call.serving.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 METRICS_ROUTES = [

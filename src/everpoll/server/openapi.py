@@ -9,7 +9,7 @@ import msgspec
 from everpoll.server.answers import MEDIA as JSON
 from everpoll.server.problems import MEDIA as PROBLEM
 from everpoll.server.problems import ProblemDocument
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 from everpoll.version import __version__
 
 PATH = "/openapi.json"
@@ -29,7 +29,7 @@ def document_route(routes: list[Route]) -> Route:
     def made() -> dict[str, Any]:
         return document(routes)
 
-    async def show_document(_asked: Asked) -> dict[str, Any]:
+    async def show_document(_asked: ApiCall) -> dict[str, Any]:
         return made()
 
     return Route(

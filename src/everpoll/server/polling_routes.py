@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everpoll.http.stored_secrets import without_secrets
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 from everpoll.server.shapes import instant_example
 from everpoll.stores.contract import TaskFilter
 from everpoll.watches.polling_cost import PollingCost, polling_costs
@@ -35,10 +35,10 @@ class PollingAnswer(Struct, frozen=True, kw_only=True):
     """When the oldest of these runs was begun."""
 
 
-async def show_polling(asked: Asked) -> PollingAnswer:
+async def show_polling(call: ApiCall) -> PollingAnswer:
     """Answer `GET /api/polling`."""
-    store = await asked.serving.store()
-    page = await store.tasks(TaskFilter(name=asked.query.watch, kind="watch", indexed=True), RUNS_LIMIT, None)
+    store = await call.serving.store()
+    page = await store.tasks(TaskFilter(name=call.query.watch, kind="watch", indexed=True), RUNS_LIMIT, None)
     infos = [run_info(task) for task in page.tasks]
     return PollingAnswer(
         items=tuple(_safe(one) for one in polling_costs(infos)),

@@ -9,7 +9,7 @@ from everpoll.engine.queues import Queue
 from everpoll.server import cursors
 from everpoll.server.fleet_routes import FleetQuery
 from everpoll.server.problems import Problem
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import listing, order
 from everpoll.server.shapes import Page, Reason, instant_example
 from everpoll.stores.contract import QueueInfo
@@ -48,31 +48,31 @@ class QueuePage(Page, frozen=True, kw_only=True):
     after: str | None
 
 
-async def list_queues(asked: Asked) -> QueuePage:
+async def list_queues(call: ApiCall) -> QueuePage:
     """Answer `GET /api/queues`."""
-    query: FleetQuery = asked.query
-    found = await (await asked.serving.store()).queues()
+    query: FleetQuery = call.query
+    found = await (await call.serving.store()).queues()
     after = cursors.read_text("queues", query.after)
     items = sorted((one for one in found if after is None or one.queue > after), key=lambda one: one.queue)
     page = [_queue(one) for one in items[: query.limit]]
     return QueuePage(items=page, after=cursors.write("queues", page[-1].name) if len(items) > len(page) else None)
 
 
-async def pause_queue(asked: Asked) -> QueueItem:
+async def pause_queue(call: ApiCall) -> QueueItem:
     """Answer `POST /api/queues/{name}/pause`."""
-    order: PauseOrder = asked.body or PauseOrder()
-    queue = Queue(asked.params["name"], asked.serving.store)
-    await queue.pause(order.reason, by=asked.by)
-    asked.serving.changes.changed("queues")
+    order: PauseOrder = call.body or PauseOrder()
+    queue = Queue(call.params["name"], call.serving.store)
+    await queue.pause(order.reason, by=call.by)
+    call.serving.changes.changed("queues")
     return _queue(await queue.info())
 
 
-async def resume_queue(asked: Asked) -> QueueItem:
+async def resume_queue(call: ApiCall) -> QueueItem:
     """Answer `POST /api/queues/{name}/resume`."""
-    queue = Queue(asked.params["name"], asked.serving.store)
-    if not await queue.resume(by=asked.by):
+    queue = Queue(call.params["name"], call.serving.store)
+    if not await queue.resume(by=call.by):
         raise Problem(409, f"queue {queue.name!r} is not paused")
-    asked.serving.changes.changed("queues")
+    call.serving.changes.changed("queues")
     return _queue(await queue.info())
 
 

@@ -13,7 +13,7 @@ from everpoll.policy.uptime import NOTHING_AHEAD, Ahead, uptime_of
 from everpoll.server import cursors
 from everpoll.server.answers import Encoded
 from everpoll.server.problems import Problem, bad_argument
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 from everpoll.server.route_kinds import detail, listing
 from everpoll.server.service_graph import GraphAnswer
 from everpoll.server.service_shapes import (
@@ -84,18 +84,18 @@ class GraphQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Only things that are down or degraded, and those that depend on them."""
 
 
-async def list_dependencies(asked: Asked) -> DependencyPage:
+async def list_dependencies(call: ApiCall) -> DependencyPage:
     """Answer `GET /api/services/{name}/dependencies`."""
-    found = await Service(asked.serving.app.services, asked.params["name"]).dependencies()
+    found = await Service(call.serving.app.services, call.params["name"]).dependencies()
     return DependencyPage(items=[dependency_item(one) for one in found], after=None)
 
 
-async def show_history(asked: Asked) -> HistoryPage:
+async def show_history(call: ApiCall) -> HistoryPage:
     """Answer `GET /api/services/{name}/history`."""
-    query: HistoryQuery = asked.query
-    services, name = asked.serving.app.services, asked.params["name"]
+    query: HistoryQuery = call.query
+    services, name = call.serving.app.services, call.params["name"]
     await services.row(name)
-    health, now = (await asked.serving.store()).health, services.wall()
+    health, now = (await call.serving.store()).health, services.wall()
     span_s = _span_s(query.span)
     before_ms = cursors.read_number("history", query.after)
     to_at = now + 1.0 if before_ms is None else before_ms / 1000
@@ -138,10 +138,10 @@ def _bucket(bucket: Bucket, step_s: float, ahead: Ahead) -> BucketItem:
     )
 
 
-async def show_graph(asked: Asked) -> Encoded:
+async def show_graph(call: ApiCall) -> Encoded:
     """Answer `GET /api/graph`."""
-    query: GraphQuery = asked.query
-    return await asked.serving.graphs.answer(query.focus, query.depth, only_problems=query.problems)
+    query: GraphQuery = call.query
+    return await call.serving.graphs.answer(query.focus, query.depth, only_problems=query.problems)
 
 
 _BUCKET: dict[str, Any] = {

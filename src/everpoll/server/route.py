@@ -21,7 +21,7 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiCall:
     """One checked request, for a handler."""
 
     serving: Serving
@@ -38,7 +38,7 @@ class Asked:
     """The role of the caller; None: it has none, and the call is public."""
 
 
-Handler = Callable[[Asked], Awaitable[Any]]
+Handler = Callable[[ApiCall], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ FORCE_S = 1.0
 BACKLOG = 2_048
 
 
-def _spare_the_collector() -> None:
+def _exempt_from_garbage_collection() -> None:
     """Exempt loaded objects from garbage collection.
 
     A page of a thousand rows makes enough objects for a full collection, which visits all that live. With those of the
@@ -106,7 +106,7 @@ class HttpServer:
         if self._serving.done():
             self._serving.result()
         await self.http_app.begin()
-        _spare_the_collector()
+        _exempt_from_garbage_collection()
         logger.info("serving %s", self.url)
 
     async def _serve(self, server: _Uvicorn, listener: socket.socket) -> None:

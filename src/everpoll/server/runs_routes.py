@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from everpoll.engine.actors import action
-from everpoll.engine.live_workers import gone_here
+from everpoll.engine.live_workers import ended_here
 from everpoll.engine.why import Why
 from everpoll.errors import TaskNotFound, WatchNotFound
 from everpoll.http.stored_secrets import without_secrets
@@ -18,7 +18,7 @@ from everpoll.server.answers import Reply, encoded
 from everpoll.server.explaining import explanation, without_secrets_in
 from everpoll.server.jobs_routes import CancelOrder
 from everpoll.server.problems import Problem, bad_argument
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 from everpoll.server.route_kinds import detail, listing, order
 from everpoll.server.run_shapes import DETAIL, ITEM, RunDetail, RunPage, run_detail, run_items
 from everpoll.server.shapes import TASKS_LIMIT, After, Limit, task_number
@@ -63,10 +63,10 @@ class ExtendOrder(Struct, frozen=True, forbid_unknown_fields=True):
     looks: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
 
-async def list_runs(asked: Asked) -> RunPage:
+async def list_runs(call: ApiCall) -> RunPage:
     """Answer `GET /api/runs`."""
-    query: RunsQuery = asked.query
-    store = await asked.serving.store()
+    query: RunsQuery = call.query
+    store = await call.serving.store()
     wanted = TaskFilter(
         state=query.state,
         name=query.watch,
@@ -80,10 +80,10 @@ async def list_runs(asked: Asked) -> RunPage:
     return RunPage(items=run_items(page.tasks), after=after, searched_back_to=page.searched_back_to)
 
 
-async def begin_run(asked: Asked) -> Reply:
+async def begin_run(call: ApiCall) -> Reply:
     """Answer `POST /api/runs`."""
-    new: NewRun = asked.body
-    app = asked.serving.app
+    new: NewRun = call.body
+    app = call.serving.app
     if not len(app.watches):
         raise Problem(409, "this server has no watches: start it with the app that registers them, everpoll serve APP")
     try:
@@ -91,68 +91,68 @@ async def begin_run(asked: Asked) -> Reply:
     except WatchNotFound as error:
         raise bad_argument("watch", str(error)) from None
     run = await watch.begin(new.op, new.id)
-    asked.serving.changes.changed("runs")
+    call.serving.changes.changed("runs")
     return Reply(run_detail(await _found(await app.store(), str(run.task_id))), 201 if run.is_new else 200)
 
 
-async def show_run(asked: Asked) -> RunDetail:
+async def show_run(call: ApiCall) -> RunDetail:
     """Answer `GET /api/runs/{id}`."""
-    return run_detail(await _asked_for(asked))
+    return run_detail(await _asked_for(call))
 
 
-async def explain_run(asked: Asked) -> Why:
+async def explain_run(call: ApiCall) -> Why:
     """Answer `GET /api/runs/{id}/why`."""
-    store, task = await asked.serving.store(), await _asked_for(asked)
+    store, task = await call.serving.store(), await _asked_for(call)
     workers = await store.workers()
     losses, queues = await store.losses(task.id), await store.queues()
-    return without_secrets_in(why_run(task, workers, queues, losses, datetime.now(UTC), gone_here(workers)))
+    return without_secrets_in(why_run(task, workers, queues, losses, datetime.now(UTC), ended_here(workers)))
 
 
-async def cancel_run(asked: Asked) -> RunDetail:
+async def cancel_run(call: ApiCall) -> RunDetail:
     """Answer `POST /api/runs/{id}/cancel`."""
-    order: CancelOrder = asked.body or CancelOrder()
-    task = await _asked_for(asked)
+    order: CancelOrder = call.body or CancelOrder()
+    task = await _asked_for(call)
     info = run_info(task)
     if info.outcome is not None:
         raise Problem(409, f"{info.watch}:{info.id} has its outcome already: it is {info.outcome}")
-    store = await asked.serving.store()
-    await store.cancel(task.id, action("cancel", asked.by, order.reason))
-    return await _changed(asked, task)
+    store = await call.serving.store()
+    await store.cancel(task.id, action("cancel", call.by, order.reason))
+    return await _changed(call, task)
 
 
-async def look_at_run_now(asked: Asked) -> RunDetail:
+async def look_at_run_now(call: ApiCall) -> RunDetail:
     """Answer `POST /api/runs/{id}/look-now`."""
-    task = await _asked_for(asked)
-    await _run(asked, task).look_now(by=asked.by)
-    return await _changed(asked, task)
+    task = await _asked_for(call)
+    await _run(call, task).look_now(by=call.by)
+    return await _changed(call, task)
 
 
-async def extend_run(asked: Asked) -> RunDetail:
+async def extend_run(call: ApiCall) -> RunDetail:
     """Answer `POST /api/runs/{id}/extend`."""
-    order: ExtendOrder = asked.body
-    task = await _asked_for(asked)
-    await _run(asked, task).extend(order.time, order.looks, by=asked.by)
-    return await _changed(asked, task)
+    order: ExtendOrder = call.body
+    task = await _asked_for(call)
+    await _run(call, task).extend(order.time, order.looks, by=call.by)
+    return await _changed(call, task)
 
 
-def _run(asked: Asked, task: TaskInfo) -> WatchRun:
-    return WatchRun(asked.serving.app.watches, task.name, run_info(task).id, task.id, is_new=False)
+def _run(call: ApiCall, task: TaskInfo) -> WatchRun:
+    return WatchRun(call.serving.app.watches, task.name, run_info(task).id, task.id, is_new=False)
 
 
-async def _changed(asked: Asked, task: TaskInfo) -> RunDetail:
-    asked.serving.changes.changed("runs")
-    return run_detail(await _found(await asked.serving.store(), str(task.id)))
+async def _changed(call: ApiCall, task: TaskInfo) -> RunDetail:
+    call.serving.changes.changed("runs")
+    return run_detail(await _found(await call.serving.store(), str(task.id)))
 
 
-async def follow_run(asked: Asked) -> EventStream | Response:
+async def follow_run(call: ApiCall) -> EventStream | Response:
     """Answer `GET /api/runs/{id}/events`."""
-    task = await _asked_for(asked)
+    task = await _asked_for(call)
     info = run_info(task)
-    after = _last_number(asked)
+    after = _last_number(call)
     if info.phase == "ended" and after is not None and after >= info.seq:
         # A browser connects again whenever a stream ends; this tells it that no event will follow.
         return Response(None, 204)
-    return EventStream(asked.serving, _frames(_run(asked, task), after or 0))
+    return EventStream(call.serving, _frames(_run(call, task), after or 0))
 
 
 async def _frames(run: WatchRun, after: int) -> AsyncGenerator[bytes, None]:
@@ -165,13 +165,13 @@ async def _frames(run: WatchRun, after: int) -> AsyncGenerator[bytes, None]:
             yield frame(body, "change", str(event.seq))
 
 
-def _last_number(asked: Asked) -> int | None:
-    text = asked.request.headers.get("last-event-id", "")
+def _last_number(call: ApiCall) -> int | None:
+    text = call.request.headers.get("last-event-id", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
-async def _asked_for(asked: Asked) -> TaskInfo:
-    return await _found(await asked.serving.store(), asked.params["id"])
+async def _asked_for(call: ApiCall) -> TaskInfo:
+    return await _found(await call.serving.store(), call.params["id"])
 
 
 async def _found(store: Store, name: str) -> TaskInfo:

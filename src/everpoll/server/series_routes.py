@@ -11,7 +11,7 @@ from everpoll.monitors.last_look import aheads_of, last_look
 from everpoll.policy import seconds
 from everpoll.policy.uptime import NOTHING_AHEAD, uptime_of
 from everpoll.server.problems import Problem, bad_argument
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import detail
 from everpoll.server.shapes import instant, instant_example
 from everpoll.stores.figures import DAY_S, FIVE_MINUTES_S, HOUR_S, MINUTE_S, POINTS_LIMIT
@@ -69,18 +69,18 @@ class SeriesAnswer(Struct, frozen=True, kw_only=True):
     items: list[PointItem]
 
 
-async def show_series(asked: Asked) -> SeriesAnswer:
+async def show_series(call: ApiCall) -> SeriesAnswer:
     """Answer `GET /api/series`."""
-    query: SeriesQuery = asked.query
-    now, span_s = asked.serving.app.services.wall(), _seconds("range", query.span)
+    query: SeriesQuery = call.query
+    now, span_s = call.serving.app.services.wall(), _seconds("range", query.span)
     if span_s > LONGEST_S:
         raise bad_argument("range", "must be at most a year")
     if query.of == "uptime":
-        return await _uptime(asked, query, now, span_s)
+        return await _uptime(call, query, now, span_s)
     if query.service is not None:
         raise bad_argument("service", "is a parameter of uptime only")
     step_s = _step_s(query, span_s)
-    store = await asked.serving.store()
+    store = await call.serving.store()
     found = await store.series(query.of, now - span_s, now, step_s, query.queue, query.name)
     items = [
         PointItem(
@@ -91,16 +91,16 @@ async def show_series(asked: Asked) -> SeriesAnswer:
     return SeriesAnswer(of=query.of, step_s=step_s, items=items)
 
 
-async def _uptime(asked: Asked, query: SeriesQuery, now: float, span_s: float) -> SeriesAnswer:
+async def _uptime(call: ApiCall, query: SeriesQuery, now: float, span_s: float) -> SeriesAnswer:
     if query.service is None:
         raise bad_argument("service", "is missing: an uptime needs a service")
-    await asked.serving.app.services.row(query.service)
+    await call.serving.app.services.row(query.service)
     step_s = _step_s(query, span_s)
     if query.step is None:
         step_s = next((one for one in _STEPS if span_s / one <= POINTS_LIMIT), 86_400)
     if step_s not in _STEPS:
         raise bad_argument("step", "must be 1m, 1h or 1d for an uptime")
-    health = (await asked.serving.store()).health
+    health = (await call.serving.store()).health
     buckets = await health.rollups(query.service, _STEPS[step_s], now - span_s, now)
     aheads = aheads_of(await last_look(health, query.service, now) if buckets else None, step_s, now)
     items = []

@@ -15,7 +15,7 @@ from everpoll.monitors.service import Service
 from everpoll.monitors.written_options import OPTIONS, refuse_password, written_options
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import ApiCall, Route
 from everpoll.server.route_kinds import order, removal
 from everpoll.server.service_shapes import (
     SERVICE_DETAIL,
@@ -69,25 +69,25 @@ class ServicePauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason = ""
 
 
-async def add_service(asked: Asked) -> Reply:
+async def add_service(call: ApiCall) -> Reply:
     """Answer `POST /api/services`."""
-    new: NewService = asked.body
-    services = asked.serving.app.services
+    new: NewService = call.body
+    services = call.serving.app.services
     refuse_password(new.target)
-    before = await _definition(asked, new.name)
+    before = await _definition(call, new.name)
     definition = with_token(services.define(new.name, new.target, _options(new)), before)
     if before is not None and before != definition:
         raise Problem(409, f"service {new.name!r} exists already, with other options: PATCH changes it")
-    if await services.publish([definition], by=asked.by):
+    if await services.publish([definition], by=call.by):
         raise _being_removed(new.name)
     row = await services.row(new.name)
-    detail = service_detail(row, services.wall(), beat_path=beat_path(asked, row))
+    detail = service_detail(row, services.wall(), beat_path=beat_path(call, row))
     return Reply(detail, 201 if before is None else 200)
 
 
-async def _definition(asked: Asked, name: str) -> Definition | None:
+async def _definition(call: ApiCall, name: str) -> Definition | None:
     try:
-        row = await asked.serving.app.services.row(name)
+        row = await call.serving.app.services.row(name)
     except ServiceNotFound:
         return None
     if row.cancel_requested:
@@ -99,10 +99,10 @@ def _being_removed(name: str) -> Problem:
     return Problem(409, f"a worker is removing service {name!r}: register it when that is done")
 
 
-async def change_service(asked: Asked) -> ServiceDetail:
+async def change_service(call: ApiCall) -> ServiceDetail:
     """Answer `PATCH /api/services/{name}`."""
-    given: ServiceChange = asked.body
-    services, name = asked.serving.app.services, asked.params["name"]
+    given: ServiceChange = call.body
+    services, name = call.serving.app.services, call.params["name"]
     options = _options(given)
     if given.target is not UNSET:
         refuse_password(given.target)
@@ -115,54 +115,54 @@ async def change_service(asked: Asked) -> ServiceDetail:
 
     if (await services.row(name)).cancel_requested:
         raise _being_removed(name)
-    await services.change(name, edit, action("change", asked.by))
-    return await read_detail(asked, await services.row(name))
+    await services.change(name, edit, action("change", call.by))
+    return await read_detail(call, await services.row(name))
 
 
-async def remove_service(asked: Asked) -> Reply:
+async def remove_service(call: ApiCall) -> Reply:
     """Answer `DELETE /api/services/{name}`."""
-    services = asked.serving.app.services
-    name = (await services.row(asked.params["name"])).key or ""
-    await Service(services, name).remove(by=asked.by)
+    services = call.serving.app.services
+    name = (await services.row(call.params["name"])).key or ""
+    await Service(services, name).remove(by=call.by)
     return Reply(None, 204)
 
 
-async def check_service(asked: Asked) -> ServiceDetail:
+async def check_service(call: ApiCall) -> ServiceDetail:
     """Answer `POST /api/services/{name}/check`."""
-    services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).check(by=asked.by)
-    return await read_detail(asked, await services.row(name))
+    services, name = call.serving.app.services, call.params["name"]
+    await Service(services, name).check(by=call.by)
+    return await read_detail(call, await services.row(name))
 
 
-async def mute_service(asked: Asked) -> ServiceDetail:
+async def mute_service(call: ApiCall) -> ServiceDetail:
     """Answer `POST /api/services/{name}/mute`."""
-    order: MuteOrder = asked.body
-    services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).mute(order.span, order.reason, by=asked.by)
-    return await read_detail(asked, await services.row(name))
+    order: MuteOrder = call.body
+    services, name = call.serving.app.services, call.params["name"]
+    await Service(services, name).mute(order.span, order.reason, by=call.by)
+    return await read_detail(call, await services.row(name))
 
 
-async def unmute_service(asked: Asked) -> ServiceDetail:
+async def unmute_service(call: ApiCall) -> ServiceDetail:
     """Answer `POST /api/services/{name}/unmute`."""
-    services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).unmute(by=asked.by)
-    return await read_detail(asked, await services.row(name))
+    services, name = call.serving.app.services, call.params["name"]
+    await Service(services, name).unmute(by=call.by)
+    return await read_detail(call, await services.row(name))
 
 
-async def pause_service(asked: Asked) -> ServiceDetail:
+async def pause_service(call: ApiCall) -> ServiceDetail:
     """Answer `POST /api/services/{name}/pause`."""
-    order: ServicePauseOrder = asked.body or ServicePauseOrder()
-    services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).pause(order.reason, by=asked.by)
-    return await read_detail(asked, await services.row(name))
+    order: ServicePauseOrder = call.body or ServicePauseOrder()
+    services, name = call.serving.app.services, call.params["name"]
+    await Service(services, name).pause(order.reason, by=call.by)
+    return await read_detail(call, await services.row(name))
 
 
-async def resume_service(asked: Asked) -> ServiceDetail:
+async def resume_service(call: ApiCall) -> ServiceDetail:
     """Answer `POST /api/services/{name}/resume`."""
-    services, name = asked.serving.app.services, asked.params["name"]
-    if not await Service(services, name).resume(by=asked.by):
+    services, name = call.serving.app.services, call.params["name"]
+    if not await Service(services, name).resume(by=call.by):
         raise Problem(409, f"service {name!r} is not paused")
-    return await read_detail(asked, await services.row(name))
+    return await read_detail(call, await services.row(name))
 
 
 def _options(given: ServiceChange) -> ServiceOptions:

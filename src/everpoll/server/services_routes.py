@@ -16,7 +16,7 @@ from everpoll.policy.uptime import uptime_of
 from everpoll.server import cursors
 from everpoll.server.explaining import explanation
 from everpoll.server.mounts import base_of
-from everpoll.server.route import Asked
+from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import detail, listing
 from everpoll.server.service_shapes import (
     SERVICE,
@@ -54,10 +54,10 @@ class ServicesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     after: After = None
 
 
-async def list_services(asked: Asked) -> ServicePage:
+async def list_services(call: ApiCall) -> ServicePage:
     """Answer `GET /api/services`."""
-    query: ServicesQuery = asked.query
-    app = asked.serving.app
+    query: ServicesQuery = call.query
+    app = call.serving.app
     store, now = await app.store(), app.services.wall()
     limit, read = min(query.limit, PAGE_LIMIT), 0
     infos: list[ServiceInfo] = []
@@ -82,23 +82,23 @@ async def _items(store: Store, infos: list[ServiceInfo], now: float) -> list[Ser
     return [service_item(one, looks.get(one.name, []), known.get(one.name), now) for one in infos]
 
 
-def beat_path(asked: Asked, row: TaskInfo) -> str | None:
+def beat_path(call: ApiCall, row: TaskInfo) -> str | None:
     """Return the path for heartbeats, for callers that may write: any caller with the path can use it."""
     token = beat_token(msgspec.convert(row.args, Assignment).definition)
-    return None if token is None or asked.role != "write" else f"{base_of(asked.request.scope)}/api/beat/{token}"
+    return None if token is None or call.role != "write" else f"{base_of(call.request.scope)}/api/beat/{token}"
 
 
-async def show_service(asked: Asked) -> ServiceDetail:
+async def show_service(call: ApiCall) -> ServiceDetail:
     """Answer `GET /api/services/{name}`."""
-    services = asked.serving.app.services
-    row = await services.row(asked.params["name"])
-    return await read_detail(asked, row)
+    services = call.serving.app.services
+    row = await services.row(call.params["name"])
+    return await read_detail(call, row)
 
 
-async def read_detail(asked: Asked, row: TaskInfo) -> ServiceDetail:
+async def read_detail(call: ApiCall, row: TaskInfo) -> ServiceDetail:
     """Return everything about a service, its records of 90 days included."""
-    services, name = asked.serving.app.services, row.key or ""
-    health, now = (await asked.serving.store()).health, services.wall()
+    services, name = call.serving.app.services, row.key or ""
+    health, now = (await call.serving.store()).health, services.wall()
     rollups = {span: await health.summary(name, now - seconds(span), now) for span in SPANS}
     looks = await health.looks(name, 0.0, now + 1.0, BARS)
     ahead = ahead_of_look(looks[0] if looks else None, now)
@@ -112,14 +112,14 @@ async def read_detail(asked: Asked, row: TaskInfo) -> ServiceDetail:
         uptime_24h=uptimes[SPANS[0]],
         latencies_24h_ms={word: rollups[SPANS[0]].latency_ms(share) for word, share in PERCENTILES.items()},
         looks=[look_item(look) for look in looks],
-        beat_path=beat_path(asked, row),
+        beat_path=beat_path(call, row),
     )
 
 
-async def explain_service(asked: Asked) -> Why:
+async def explain_service(call: ApiCall) -> Why:
     """Answer `GET /api/services/{name}/why`."""
-    app = asked.serving.app
-    return await why_service(await app.store(), await app.services.row(asked.params["name"]))
+    app = call.serving.app
+    return await why_service(await app.store(), await app.services.row(call.params["name"]))
 
 
 SERVICE_ROUTES = [

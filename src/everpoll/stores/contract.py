@@ -18,8 +18,10 @@ Every implementation promises the same (one conformance suite proves it):
 - A key has at most one live task of each kind; enqueueing it again answers with that one, or does what `Unique` says.
 - Of the tasks that share a limit, no more are leased at a time, and no more in any stretch of time, than it allows.
   Running ones are counted from the leases themselves. Keys of limits take turns among equal priorities.
-- A task that `cancels_itself` is only asked: a cancel makes it due and tells it, and nothing else ends it.
-- A task that others lead to waits until they have ended. The transaction that ends one of them reports it, once.
+- A cancel does not end a task that `cancels_itself`: it makes the task due, and its next lease says that it is
+  canceled.
+- A task that waits for other tasks is leased once they have ended. The transaction that ends one of them reports it
+  once.
 - Follow-ups of a settlement are enqueued with it or not at all, so each of them is enqueued once.
 - Events are written together with the change that they report, or not at all. A reader that goes on from a position
   misses none.
@@ -92,6 +94,7 @@ __all__ = [
     "Enqueued",
     "Event",
     "EventPage",
+    "HeartbeatConnection",
     "Lease",
     "Leased",
     "Limit",
@@ -100,7 +103,6 @@ __all__ = [
     "NewEvent",
     "NewTask",
     "OnConflict",
-    "Pulse",
     "QueueInfo",
     "Rescued",
     "Settlement",
@@ -117,15 +119,15 @@ __all__ = [
 ]
 
 
-class Pulse(Protocol):
-    """The heartbeat's own way to the store: blocking calls, from its own thread, on its own connection."""
+class HeartbeatConnection(Protocol):
+    """The heartbeat's connection to the store: blocking calls, from the heartbeat's own thread."""
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
-        """Count one more beat of this worker; tell which running tasks are to be canceled, and what others beat."""
+        """Count a beat of this worker; return which running tasks must be canceled, and the beat numbers of others."""
         ...
 
     def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
-        """Take back what dead and stopped workers hold, and overdue tasks of this worker.
+        """Take back the tasks of dead and stopped workers, and overdue tasks of this worker.
 
         `dead`: incarnations to declare dead, each with the beat number that stood still. A worker that has beaten
         since is left alone, whenever this call arrives. `overdue`: ids and sequences that this worker holds.
@@ -151,7 +153,7 @@ class Source(Protocol):
         ...
 
     @property
-    def hand_over(self) -> Callable[[], None] | None:
+    def yield_to_thread(self) -> Callable[[], None] | None:
         """For a store that works in a thread of its own: called in the middle of many short runs, it gives that thread
         the interpreter for a moment. None: nothing to call."""
         ...
@@ -170,7 +172,7 @@ class Source(Protocol):
         ...
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
-        """Settle a mixed batch in one transaction; return the ids that were lost: not ours any more, unchanged."""
+        """Settle a mixed batch in one transaction; return the ids of lost leases, whose tasks stay unchanged."""
         ...
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
@@ -178,7 +180,7 @@ class Source(Protocol):
         ...
 
     async def note_loss(self, task_id: int, note: str) -> None:
-        """Record, beside the task and not in it, that a worker's result was dropped."""
+        """Record that a worker's result was dropped, in a table of its own, not in the task."""
 
     async def prune(self, older_than_s: float) -> int:
         """Drop history and events older than this; return how many partitions or rows of history went."""
@@ -193,16 +195,16 @@ class Source(Protocol):
     async def unlisten(self, on_wake: OnWake) -> None:
         """Stop calling it."""
 
-    def pulse(self) -> Pulse:
+    def heartbeat_connection(self) -> HeartbeatConnection:
         """Return a connection for the heartbeat, to be used from another thread."""
         ...
 
     async def back_off(self, delay_s: float) -> None:
-        """Wait that long after `StoreUnavailable`; less where another part of this process reaches the store first."""
+        """Wait that long after `StoreUnavailable`, or until another part of this process reaches the store."""
 
 
 class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
-    """The tables of everpoll's own."""
+    """A source with everpoll's own tables."""
 
     @property
     def health(self) -> "HealthRecords":
@@ -245,10 +247,10 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         ...
 
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
-        """Return those of the tasks that have ended: the cheap look that all waiters of a process share.
+        """Return those of the tasks that have ended: the cheap query that all waiters of a process share.
 
-        A task comes as its end tells it: with its result, or its trail if it is not done; without arguments, memory and
-        progress. None stands for one whose result did not fit into this answer: ask again for it.
+        A done task comes with its result, another with its trail; none has arguments, memory and progress. None stands
+        for a task whose result did not fit into this answer: ask again for it.
         """
         ...
 
@@ -261,24 +263,23 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         ...
 
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
-        """Return what happened to one task, behind the number `after`, by number."""
+        """Return the events of one task with a number above `after`, by number."""
         ...
 
     async def events_of(self, after: Mapping[int, int], limit: int = 1000) -> list[Event]:
-        """Return what happened to several tasks: of each at most `limit` behind its number, by task and number."""
+        """Return the events of several tasks: of each at most `limit` above its number, by task and number."""
         ...
 
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
-        """Return the feed of all tasks behind a position; for None no events, and the position of now.
+        """Return the feed of all tasks after a position; for None no events, and the current position.
 
-        Nothing ever appears in front of a position that was returned, whatever order transactions commit in: what
-        commits after it, or was not visible with it, is behind it. `BadInput` for a text that is not a
-        position of this store.
+        In whatever order transactions commit: an event that becomes visible later has a later position than every
+        position returned so far. `BadInput` for a text that is not a position of this store.
         """
         ...
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
-        """Return a page, newest first. It is shorter than `limit` where the payloads of so many would be too large."""
+        """Return a page, newest first; fewer than `limit` tasks if their payloads are too large together."""
         ...
 
     async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
@@ -294,7 +295,7 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         ...
 
     def examiner(self) -> "Examiner":
-        """Return what gathers facts for a doctor: on its own connections, also while this store is closed."""
+        """Return the examiner of this store: it has its own connections, and works while the store is closed."""
         ...
 
     async def limit(self, key: str) -> LimitInfo:

@@ -1,10 +1,10 @@
 """What a doctor asks a store: facts about the database and the fleet, gathered without changing anything.
 
-    examiner ──▶ facts: each one gathered, or `Unseen` with the reason ──▶ `everpoll.doctor` judges them
+    examiner ──▶ facts: each one gathered, or `NotGathered` with the reason ──▶ `everpoll.doctor` judges them
 
 Promises: gathering needs no open store and raises nothing. A database that is away, a schema that is missing or of
-another release, and a role without the right to look, each make the facts `Unseen` that need more. One question takes
-LIMIT_S at most. Never writes to the database.
+another release, and a role without the right to look: each makes `NotGathered` of the facts that need more. One
+question takes LIMIT_S at most. Never writes to the database.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ KEYS_SHOWN = 5
 LISTED_LIMIT = 100
 
 
-class Unseen(Struct, frozen=True):
+class NotGathered(Struct, frozen=True):
     """A fact that could not be gathered."""
 
     why: str
@@ -190,27 +190,27 @@ class DueTasks(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """Everything that was gathered. None: this kind of store has nothing of that."""
+    """Everything that was gathered. None: this kind of store has no such fact."""
 
     place: str
     """The database, for people."""
-    reached: str | Unseen
-    """What answered; `Unseen`: the database is away, or refuses."""
-    schema: SchemaFacts | Unseen
-    indexes: IndexFacts | Unseen
-    clock: ClockFacts | Unseen
-    transactions: TransactionFacts | Unseen
-    leases: LeaseFacts | Unseen
-    workers: tuple[WorkerInfo, ...] | Unseen
-    queues: tuple[QueueInfo, ...] | Unseen
-    due: tuple[DueTasks, ...] | Unseen
-    listed: tuple[TaskInfo, ...] | Unseen
-    rows: tuple[TableRows, ...] | Unseen | None = None
-    connections: ConnectionFacts | Unseen | None = None
-    push: PushFacts | Unseen | None = None
-    log: LogFacts | Unseen | None = None
-    integrity: IntegrityFacts | Unseen | None = None
-    files: FileFacts | Unseen | None = None
+    reached: str | NotGathered
+    """What answered; `NotGathered`: the database is away, or refuses."""
+    schema: SchemaFacts | NotGathered
+    indexes: IndexFacts | NotGathered
+    clock: ClockFacts | NotGathered
+    transactions: TransactionFacts | NotGathered
+    leases: LeaseFacts | NotGathered
+    workers: tuple[WorkerInfo, ...] | NotGathered
+    queues: tuple[QueueInfo, ...] | NotGathered
+    due: tuple[DueTasks, ...] | NotGathered
+    listed: tuple[TaskInfo, ...] | NotGathered
+    rows: tuple[TableRows, ...] | NotGathered | None = None
+    connections: ConnectionFacts | NotGathered | None = None
+    push: PushFacts | NotGathered | None = None
+    log: LogFacts | NotGathered | None = None
+    integrity: IntegrityFacts | NotGathered | None = None
+    files: FileFacts | NotGathered | None = None
 
 
 class Examiner(Protocol):
@@ -222,23 +222,23 @@ class Examiner(Protocol):
         ...
 
 
-SCHEMA_UNFIT = Unseen("the schema does not fit this release", "run `everpoll migrate`")
+SCHEMA_UNFIT = NotGathered("the schema does not fit this release", "run `everpoll migrate`")
 
 
-def unseen(error: Exception, limit_s: float = LIMIT_S) -> Unseen:
+def unseen(error: Exception, limit_s: float = LIMIT_S) -> NotGathered:
     """Return why a fact was not gathered; the words of an error of ours say what to do."""
     if isinstance(error, SchemaOutdated):
         return SCHEMA_UNFIT
     if isinstance(error, TimeoutError):
-        return Unseen(f"there was no answer within {limit_s:g} s", "ask again when the database is less busy")
+        return NotGathered(f"there was no answer within {limit_s:g} s", "ask again when the database is less busy")
     for verb in ("run: ", "check ", "grant "):
         what, found, remedy = str(error).partition(f"; {verb}")
         if found:
-            return Unseen(what, f"{verb}{remedy}")
-    return Unseen(str(error) or type(error).__name__)
+            return NotGathered(what, f"{verb}{remedy}")
+    return NotGathered(str(error) or type(error).__name__)
 
 
-async def gathered(gathering: Awaitable[T], limit_s: float = LIMIT_S) -> T | Unseen:
+async def gathered(gathering: Awaitable[T], limit_s: float = LIMIT_S) -> T | NotGathered:
     """Wait for a fact, within the limit."""
     try:
         async with asyncio.timeout(limit_s):
@@ -247,9 +247,9 @@ async def gathered(gathering: Awaitable[T], limit_s: float = LIMIT_S) -> T | Uns
         return unseen(error, limit_s)
 
 
-def nothing_seen(place: str, why: Unseen, schema: SchemaFacts | Unseen | None = None) -> Facts:
+def nothing_seen(place: str, why: NotGathered, schema: SchemaFacts | NotGathered | None = None) -> Facts:
     """Return the facts about a database that does not answer, or is not there."""
-    rest = Unseen("the database does not answer", "see the check `database`")
+    rest = NotGathered("the database does not answer", "see the check `database`")
     return Facts(
         place=place,
         reached=why,

@@ -88,9 +88,9 @@ class SeriesPoint(Struct, frozen=True, kw_only=True):
     counts: dict[str, int] = field(default_factory=dict)
     """throughput: how many tasks ended in which way."""
     count: int = 0
-    """The others: how many values there are …"""
+    """Other kinds of series: how many values there are."""
     p50_s: float | None = None
-    """… and their percentiles."""
+    """The 50th percentile of these values; the 95th and 99th follow."""
     p95_s: float | None = None
     p99_s: float | None = None
 
@@ -104,7 +104,7 @@ class Publishing(Protocol):
 
 
 class Figures(Protocol):
-    """What people are shown of all that."""
+    """Published figures, as people read them."""
 
     async def series(
         self,
@@ -142,7 +142,7 @@ class Steps(Struct, frozen=True):
     of: SeriesOf
     first: int
     last: int
-    """The first instant behind the series."""
+    """The first instant after the series."""
     step_s: int
     span_s: int
     """Of the rows to read."""

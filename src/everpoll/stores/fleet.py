@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from everpoll.policy.liveness import Sighting
+from everpoll.policy.liveness import OtherWorker
 from everpoll.stores.new_tasks import Limit
 
 
@@ -38,7 +38,7 @@ class Beat(Struct, frozen=True, gc=False, kw_only=True):
     """Rows that this beat itself took back; only adopted tables do that."""
     canceled: tuple[int, ...] = ()
     """Of the tasks asked about, those that are to be canceled."""
-    others: tuple[Sighting, ...] = ()
+    others: tuple[OtherWorker, ...] = ()
     """The other workers that have not stopped."""
     has_leftovers: bool = False
     """A worker has stopped or was declared dead, and still holds tasks: call `rescue`."""

@@ -1,8 +1,8 @@
-"""Tasks that wait for other tasks: what is enqueued together, and what the end of one does to the next.
+"""Flows: tasks that wait for other tasks. They are enqueued together, and the end of one makes the next due.
 
     blocked ──all that lead to it have ended──▶ queued
        │
-       └── takes "result", and the task before failed or was canceled ──▶ canceled, and so are those behind it
+       └── takes "result", and the task before failed or was canceled ──▶ canceled, and so are those after it
 
 Promises: a flow is enqueued whole or not at all. An end tells the task that waits for it in the transaction that ends
 it, and once: a task that is retried after its end tells nothing when it ends again, unless the task that waits for the
@@ -56,7 +56,7 @@ class Flows(Protocol):
         ...
 
     async def members(self, task_id: int, after: int = 0, limit: int = 1000) -> "list[TaskInfo]":
-        """Return the tasks that lead to this one, by id behind `after`, live or in history; read in one snapshot."""
+        """Return the tasks that lead to this one, by id after `after`, live or in history; read in one snapshot."""
         ...
 
     async def member_counts(self, task_id: int) -> "dict[TaskState, int]":
@@ -84,8 +84,8 @@ class Blocked(NamedTuple):
     blockers: int
 
 
-class Telling(NamedTuple):
-    """What several ends do to the tasks that wait for them."""
+class EndReports(NamedTuple):
+    """What the ends of several tasks change in the tasks that wait for them."""
 
     fewer: list[tuple[int, int]]
     """Ids, and how many tasks each still waits for."""
@@ -95,11 +95,11 @@ class Telling(NamedTuple):
     """Ids, and because of which end."""
 
 
-def tell(links: Iterable[Link], blocked: Iterable[Blocked]) -> Telling:
+def tell(links: Iterable[Link], blocked: Iterable[Blocked]) -> EndReports:
     """Decide what these ends do to these blocked tasks; a link to any other task does nothing."""
     ended = list(links)
     ends, last = Counter(link.then_id for link in ended), {link.then_id: link for link in ended}
-    telling = Telling([], [], [])
+    telling = EndReports([], [], [])
     for one in blocked:
         link = last.get(one.id)
         if link is None:

@@ -1,4 +1,4 @@
-"""What is recorded about services: the looks, what they found, and what they come to over time.
+"""Records of services: the looks, the dependencies and errors that they found, and totals over time.
 
     record ──▶ looks ──roll_up──▶ packed looks · minutes · hours · days ──prune──▶ gone, each at its age
 

@@ -1,7 +1,7 @@
-"""What the stores read, as callers see it. Pure; each store brings the rows.
+"""Answers about services, made of the rows that a store has read. Pure.
 
 Looks that are not rolled up and packed looks may interleave, because a look can arrive late: of both the newest are
-taken, as many as are asked for, and then the newest of all.
+taken, as many as the caller wants, and then the newest of all.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ class PackedRow(NamedTuple):
     latencies: bytes | None
 
 
-class Asked(NamedTuple):
+class HistoryRequest(NamedTuple):
     """Instants of a range, and how many of the newest are wanted."""
 
     from_ms: int
@@ -49,10 +49,13 @@ class Asked(NamedTuple):
         return range(self.from_ms // HOUR_MS, -(-self.to_ms // HOUR_MS))
 
 
-def asked(from_at: float, to_at: float, limit: int) -> Asked:
-    """Return what a caller asks for. `BadInput` for a range that ends before it begins, and for a limit below 1."""
+def history_request(from_at: float, to_at: float, limit: int) -> HistoryRequest:
+    """Check and return the request of a caller.
+
+    `BadInput` for a range that ends before it begins, and for a limit below 1.
+    """
     check_limit("limit", limit)
-    return Asked(*bounds_ms(from_at, to_at), limit)
+    return HistoryRequest(*bounds_ms(from_at, to_at), limit)
 
 
 def check_limit(name: str, limit: int, most: int = 2**31) -> None:
@@ -61,22 +64,22 @@ def check_limit(name: str, limit: int, most: int = 2**31) -> None:
         raise BadInput(f"{name} must be between 1 and {most:,}, not {limit!r}")
 
 
-def looks_of(asked: Asked, rows: Iterable[LookRow], packed: Iterable[PackedRow]) -> list[Look]:
+def looks_of(request: HistoryRequest, rows: Iterable[LookRow], packed: Iterable[PackedRow]) -> list[Look]:
     """Return the looks of a range, newest first. Of the packed hours, newest first, as many are taken as are needed."""
     found = list(rows)
-    left = asked.limit
+    left = request.limit
     for hour in packed:
         unpacked = unpack_looks(hour.hour * HOUR_MS, hour.looks)
-        rows_of_hour = [row for row in unpacked if asked.from_ms <= row.at_ms < asked.to_ms]
+        rows_of_hour = [row for row in unpacked if request.from_ms <= row.at_ms < request.to_ms]
         found += rows_of_hour
         left -= len(rows_of_hour)
         if left <= 0:
             break
-    return [look_of(row) for row in nlargest(asked.limit, found, key=_instant)]
+    return [look_of(row) for row in nlargest(request.limit, found, key=_instant)]
 
 
 def latencies_of(
-    dependency: str, asked: Asked, rows: Iterable[LookRow], packed: Iterable[PackedRow]
+    dependency: str, request: HistoryRequest, rows: Iterable[LookRow], packed: Iterable[PackedRow]
 ) -> list[LatencyPoint]:
     """Return the latencies of a dependency in a range, newest first."""
     found = [
@@ -84,17 +87,19 @@ def latencies_of(
         for row in rows
         if row.latencies is not None and (latency := unpack_latencies(row.latencies).get(dependency))
     ]
-    left = asked.limit
+    left = request.limit
     for hour in packed:
         column = unpack_columns(hour.latencies).get(dependency)
         if column is not None:
             pairs = zip(unpack_looks(hour.hour * HOUR_MS, hour.looks), column, strict=True)
-            points = [(row.at_ms, value) for row, value in pairs if value and asked.from_ms <= row.at_ms < asked.to_ms]
+            points = [
+                (row.at_ms, value) for row, value in pairs if value and request.from_ms <= row.at_ms < request.to_ms
+            ]
             found += points
             left -= len(points)
             if left <= 0:
                 break
-    return [LatencyPoint(at_ms / 1_000, latency / 1_000) for at_ms, latency in nlargest(asked.limit, found)]
+    return [LatencyPoint(at_ms / 1_000, latency / 1_000) for at_ms, latency in nlargest(request.limit, found)]
 
 
 Point = tuple[int, int, int | None]

@@ -1,4 +1,4 @@
-"""What a look may carry: names from the user are checked, texts from remotes are made to fit.
+"""Limits of what is recorded of a look: names from the user are checked, texts from remotes are cut to fit.
 
 Promises: what passes can be kept by every database, under the same value on each of them. A text of a remote never
 raises: it is cut, and a NUL or half a character is escaped.

@@ -1,4 +1,4 @@
-"""Overlaps: a look stands until the next one, whichever process made it. Pure.
+"""Overlaps: a look counts until the next look at its service, whichever process made it. Pure.
 
     as planned    A ├──────────────────┤
                           B ├──────────────────┤
@@ -42,29 +42,29 @@ class Buckets(Protocol):
     days: dict[int, Rollup]
 
 
-class Excess(NamedTuple):
+class OverlappingLook(NamedTuple):
     """A look that is in the buckets for too long."""
 
     look: LookRow
     excess_ms: int
 
 
-class Cut(NamedTuple):
+class CountedLooks(NamedTuple):
     """Looks as they count."""
 
     looks: list[LookRow]
     """New ones, each standing no longer than until the next one."""
-    excess: list[Excess]
+    excess: list[OverlappingLook]
     """What they take from known ones."""
 
 
-def cut_short(known: Sequence[LookRow], rows: Sequence[LookRow]) -> Cut:
+def cut_short(known: Sequence[LookRow], rows: Sequence[LookRow]) -> CountedLooks:
     """Let new looks, in order, stand between known ones, in order."""
     if not rows:
-        return Cut([], [])
+        return CountedLooks([], [])
     if not known or known[-1].at_ms < rows[0].at_ms:
         excess = _excess(known[-1], None, rows[0]) if known else []
-        return Cut([*(_until(row, after) for row, after in pairwise(rows)), rows[-1]], excess)
+        return CountedLooks([*(_until(row, after) for row, after in pairwise(rows)), rows[-1]], excess)
     # Some arrived late: they stand between looks that were rolled up before.
     new = {row.at_ms for row in rows}
     following = {row.at_ms: after for row, after in pairwise(sorted([*known, *rows], key=_instant))}
@@ -73,10 +73,10 @@ def cut_short(known: Sequence[LookRow], rows: Sequence[LookRow]) -> Cut:
         after = following.get(row.at_ms)
         if after is not None and after.at_ms in new:
             excess += _excess(row, known[place + 1] if place + 1 < len(known) else None, after)
-    return Cut([_until(row, following.get(row.at_ms)) for row in rows], excess)
+    return CountedLooks([_until(row, following.get(row.at_ms)) for row in rows], excess)
 
 
-def shorten(buckets: Buckets, excess: Iterable[Excess]) -> None:
+def shorten(buckets: Buckets, excess: Iterable[OverlappingLook]) -> None:
     """Subtract the excess from the buckets that exist."""
     for (at_ms, _, status, *_), excess_ms in excess:
         hour, word = at_ms // HOUR_MS, f"{WORDS[status]}_ms"
@@ -100,10 +100,10 @@ def _until(row: LookRow, after: LookRow | None) -> LookRow:
     return row._replace(span_ms=after.at_ms - row.at_ms)
 
 
-def _excess(row: LookRow, before: LookRow | None, after: LookRow) -> list[Excess]:
+def _excess(row: LookRow, before: LookRow | None, after: LookRow) -> list[OverlappingLook]:
     """Return for how long a look counts too long: until the look that followed it before, in place of `after`."""
     excess_ms = _until(row, before).span_ms - _until(row, after).span_ms
-    return [Excess(row, excess_ms)] if excess_ms > 0 else []
+    return [OverlappingLook(row, excess_ms)] if excess_ms > 0 else []
 
 
 def _take_off(rollups: dict[int, Rollup], place: int, word: str, excess_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Ranges of history: which days, hours and minutes make up a range, and what they come to. Pure.
+"""Ranges of history: which days, hours and minutes make up a range, and their totals. Pure.
 
        from_at                                                        to_at
           │ minutes │ hours │ days  …  days │ hours │ minutes │ looks   │
@@ -53,7 +53,7 @@ class Cutoffs(NamedTuple):
     errors_ms: int
 
 
-class Wanted(NamedTuple):
+class RangeQuery(NamedTuple):
     """What to read for an answer."""
 
     from_ms: int
@@ -94,18 +94,18 @@ def bounds_ms(from_at: float, to_at: float) -> tuple[int, int]:
     return milliseconds(min(max(from_at, 0.0), LATEST_S)), milliseconds(min(max(to_at, 0.0), LATEST_S))
 
 
-def for_summary(from_at: float, to_at: float) -> Wanted:
+def for_summary(from_at: float, to_at: float) -> RangeQuery:
     """Return what the figures of a range are made of: its days, the hours of days that it has a part of, and so on."""
     from_ms, to_ms = bounds_ms(from_at, to_at)
     if from_ms == to_ms:
-        return Wanted(from_ms, to_ms, range(0), [], [])
+        return RangeQuery(from_ms, to_ms, range(0), [], [])
     from_ms, to_ms = from_ms - from_ms % MINUTE_MS, to_ms + -to_ms % MINUTE_MS
     ends_ms = (from_ms, to_ms)
     cut_days = sorted({end_ms // DAY_MS for end_ms in ends_ms if end_ms % DAY_MS})
     cut_hours = sorted({end_ms // HOUR_MS for end_ms in ends_ms if end_ms % HOUR_MS})
     first, last = from_ms // HOUR_MS, -(-to_ms // HOUR_MS)
     hours = [hour for day in cut_days for hour in hours_of(day) if first <= hour < last]
-    return Wanted(from_ms, to_ms, range(from_ms // DAY_MS, -(-to_ms // DAY_MS)), hours, cut_hours)
+    return RangeQuery(from_ms, to_ms, range(from_ms // DAY_MS, -(-to_ms // DAY_MS)), hours, cut_hours)
 
 
 def since(from_at: float, horizon: Horizon) -> Since:
@@ -124,7 +124,7 @@ def hour_on(from_at: float) -> tuple[float, float]:
     return (from_ms - from_ms % HOUR_MS) / 1_000, LATEST_S
 
 
-def for_buckets(step: Step, from_at: float, to_at: float) -> Wanted:
+def for_buckets(step: Step, from_at: float, to_at: float) -> RangeQuery:
     """Return what the buckets of a range are made of."""
     if step not in STEPS_MS:
         raise BadInput(f"step must be one of {', '.join(STEPS_MS)}, not {step!r}")
@@ -139,10 +139,10 @@ def for_buckets(step: Step, from_at: float, to_at: float) -> Wanted:
     days = range(first, last) if step == "day" else range(0)
     hours = list(range(first, last)) if step == "hour" else []
     minutes = list(range(first // MINUTES_AN_HOUR, -(-last // MINUTES_AN_HOUR))) if step == "minute" else []
-    return Wanted(first * step_ms, last * step_ms, days, hours, minutes)
+    return RangeQuery(first * step_ms, last * step_ms, days, hours, minutes)
 
 
-def summary_of(wanted: Wanted, found: Found) -> Rollup:
+def summary_of(wanted: RangeQuery, found: Found) -> Rollup:
     """Return the figures of the range."""
     open_looks = _counted(wanted, found)
     cut_days = {hour // HOURS_A_DAY for hour in wanted.hours}
@@ -155,7 +155,7 @@ def summary_of(wanted: Wanted, found: Found) -> Rollup:
     return Rollup.merged(parts)
 
 
-def buckets_of(step: Step, wanted: Wanted, found: Found) -> list[Bucket]:
+def buckets_of(step: Step, wanted: RangeQuery, found: Found) -> list[Bucket]:
     """Return the buckets of the range that have looks, oldest first."""
     step_ms = STEPS_MS[step]
     open_looks = _counted(wanted, found)
@@ -172,7 +172,7 @@ def buckets_of(step: Step, wanted: Wanted, found: Found) -> list[Bucket]:
     return [Bucket(place * step_ms / 1_000, rollups[place]) for place in sorted(rollups) if first <= place < last]
 
 
-def _counted(wanted: Wanted, found: Found) -> list[LookRow]:
+def _counted(wanted: RangeQuery, found: Found) -> list[LookRow]:
     """Return the looks of the range that are not rolled up, as they count; what they cut short is corrected."""
     cut = cut_short(last_looks(found.recent), sorted(found.looks))
     shorten(found, cut.excess)
@@ -219,7 +219,7 @@ def hours_of(day: int) -> range:
     return range(day * HOURS_A_DAY, (day + 1) * HOURS_A_DAY)
 
 
-def _of_hour(hour: int, wanted: Wanted, found: Found) -> Iterable[Rollup]:
+def _of_hour(hour: int, wanted: RangeQuery, found: Found) -> Iterable[Rollup]:
     """Return what the range has of an hour."""
     if hour not in wanted.minutes or hour < found.horizon.minutes:
         return [found.hours[hour]] if hour in found.hours else []

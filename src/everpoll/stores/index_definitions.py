@@ -1,4 +1,4 @@
-"""The indexes that the migrations of a store make, read from their SQL: what a doctor expects to find."""
+"""The indexes that a doctor expects, read from the SQL of the migrations."""
 
 import re
 from collections.abc import Iterable

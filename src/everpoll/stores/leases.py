@@ -44,7 +44,7 @@ ALIKE_SHARE = 1 / 32
 
 
 class Leased(Struct, frozen=True, gc=False):
-    """What one look brought."""
+    """The answer of one call of `lease`."""
 
     leases: list[Lease]
     next_due_s: float | None = None

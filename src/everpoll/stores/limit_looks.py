@@ -19,7 +19,7 @@ RUN_LOOKS, RUN_ROWS = 2, 25
 NONE_REST_S = 0.01
 """In a run, how long to leave limits alone at least after nothing could start."""
 VISITS = 500
-"""Keys that one look visits; the next one goes on behind them."""
+"""Keys that one look visits; the next one goes on after them."""
 AGED_EVERY_S = 1.0
 """How often a look asks for tasks that have waited too long, unless the last one found some."""
 
@@ -36,9 +36,9 @@ class LimitLooks:
         self._aged_at = float("-inf")
         self._found_aged = False
         self.aged_after = ""
-        """The last key that a look for aged tasks has seen: the next one goes on behind it."""
+        """The last key that a look for aged tasks has seen: the next one goes on after it."""
         self.turns: dict[str, str] = {}
-        """By queue, the key that was visited last: it is the turn of those behind it."""
+        """By queue, the key that was visited last: it is the turn of those after it."""
 
     def are_due(self, *, is_full: bool = True, is_aged: bool = False) -> bool:
         """Return whether the next look should visit keys.

@@ -1,4 +1,4 @@
-"""What a task may carry, counted in bytes of UTF-8, and how much one statement carries: the same on every store.
+"""Size limits of tasks and of statements, in bytes of UTF-8: the same on every store.
 
 Promises: a task that one store refuses is refused by all of them, with the same `BadInput`, before anything is sent.
 An ASCII text costs no copy: its length is its size.
@@ -28,7 +28,7 @@ PAYLOAD_BYTES = 16 * 2**20
 STATEMENT_BYTES = 16 * 2**20
 """Payloads of one statement, on the way in and on the way back; a larger one has a statement of its own."""
 LEASE_BYTES = 64 * 2**20
-"""Payload bytes that one lease returns: the first task, whatever its size, and those behind it that fit."""
+"""Payload bytes that one lease returns: the first task, whatever its size, and those after it that fit."""
 READ_BYTES = 16 * 2**20
 """The same for one answer to a reader: a page of tasks, the results that callers wait for."""
 ROW_BYTES = 200
@@ -109,8 +109,8 @@ def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator
         yield items[start:]
 
 
-def those_that_fit(items: Iterable[T], size: Callable[[T], int]) -> tuple[list[T], bool]:
-    """Return the first item and those behind it that READ_BYTES have room for, and whether any is left out.
+def fitting_items(items: Iterable[T], size: Callable[[T], int]) -> tuple[list[T], bool]:
+    """Return the first item and those after it that READ_BYTES have room for, and whether any is left out.
 
     It takes one item more at most: a cursor reads no more rows than are returned.
     """

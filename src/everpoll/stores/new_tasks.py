@@ -46,7 +46,7 @@ class Unique(Struct, frozen=True, gc=False):
 
 
 class NewTask(Struct, frozen=True, gc=False, kw_only=True):
-    """What is to be enqueued. `args` and `memory` are JSON texts, which the store does not read."""
+    """A task to enqueue. `args` and `memory` are JSON texts, which the store does not read."""
 
     name: str
     args: str = "null"

@@ -1,9 +1,9 @@
-"""What people do to tasks and queues, and the log that remembers it.
+"""Operations of people on tasks and queues, each recorded in the log.
 
 Every operation takes a note: a JSON object with `what`, and mostly `by` (the actor) and `why`. The store writes the
 note in the same transaction as the change, to the task's trail and, as an event, to the feed.
 
-Promises: a change without its event does not exist, nor an event without its change. Events of operators have negative
+Promises: a change and its event are written together, or neither is. Events of operators have negative
 numbers: a reader of a task's own events never meets them, and a reader of the feed always does.
 """
 

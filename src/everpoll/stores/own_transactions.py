@@ -1,4 +1,4 @@
-"""What stores do in a transaction of the caller's own."""
+"""The caller's own transaction: what a store does inside it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol

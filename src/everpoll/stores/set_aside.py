@@ -1,4 +1,4 @@
-"""Tasks set aside: a worker that cannot run a task leaves it to one that can.
+"""Tasks set aside: a worker that has not registered the name of a task leaves it to workers that have.
 
     leased by a worker that does not know its name ──▶ set aside: due much later ──released by one that does──▶ due now
                                                                       │

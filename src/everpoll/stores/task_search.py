@@ -1,7 +1,7 @@
 """How tasks are searched: a text in their arguments, the class of their last error, when they were enqueued.
 
 A search is a text that stands in the JSON of the arguments, or `member:value`: `user:7` finds `{"user":7}` and
-`{"user":"7"}` at any depth, and `order.id:7` finds `"id":7` behind `"order":`. Capital letters count.
+`{"user":"7"}` at any depth, and `order.id:7` finds `"id":7` after `"order":`. Capital letters count.
 
 Promises: every store finds the same tasks, because each one compares the same pieces of text. Never parses arguments: a
 search looks at thousands of them.

@@ -88,16 +88,16 @@ class Event(Struct, frozen=True, kw_only=True):
     at: datetime
     body: Any
     position: str
-    """Its place in the feed; opaque. The feed goes on behind it."""
+    """Its place in the feed; opaque. The feed goes on after it."""
 
 
 class EventPage(Struct, frozen=True):
-    """A piece of the feed; it goes on behind `after`."""
+    """A piece of the feed; it goes on after `after`."""
 
     events: tuple[Event, ...]
     after: str
     is_gap: bool = False
-    """Some events behind the position that was asked for are gone: they were older than history is kept."""
+    """Some events after the position that was asked for are gone: they were older than history is kept."""
 
 
 class QueueInfo(Struct, frozen=True, kw_only=True):
@@ -176,4 +176,4 @@ class TaskPage(Struct, frozen=True):
     after: int | None = None
     searched_back_to: datetime | None = None
     """Set where the page is short because no more than SEARCH_LIMIT tasks were looked at: the oldest of them was
-    enqueued then. The list goes on behind `after` all the same."""
+    enqueued then. The list goes on after `after` all the same."""

@@ -19,7 +19,7 @@ from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.meter import PollerHealth
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.threads import DaemonThreads
-from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.errors import BadInput
 from everpoll.policy import Duration
@@ -49,7 +49,7 @@ class AdoptedTable:
             beat_s=table.heartbeat_every_s,
             keep_s=None,
         )
-        self._works = Works()
+        self._works = WorkRegistry()
         self._callee: Callee | None = None
         self._threads = DaemonThreads(limit=self._options.slots, name=f"everpoll-table-{table.name}")
         self._rng = random.Random()  # noqa: S311 - jitter needs no secret

@@ -19,7 +19,7 @@ class Plus(Struct, frozen=True):
     number: int
 
 
-class Given(Enum):
+class RuntimeValue(Enum):
     """A value that is known only when the statement runs, or only to the database."""
 
     NOW = "now"
@@ -33,7 +33,7 @@ class Given(Enum):
     """The error of a row whose worker was lost: it names the worker and the attempt."""
 
 
-Value = str | Plus | Given | None
+Value = str | Plus | RuntimeValue | None
 """A str is a status or a text; None empties the column."""
 Change = dict[str, Value]
 """By role; `column NAME` for what the handler has returned."""
@@ -75,15 +75,15 @@ class Changes:
 
     def _mapped(self, change: Change) -> Change:
         """Leave out what is not mapped, and add what every change sets for programs that guard their own with it."""
-        whole: Change = {**change, "version": Plus(1), "updated_at": Given.NOW}
+        whole: Change = {**change, "version": Plus(1), "updated_at": RuntimeValue.NOW}
         return {role: value for role, value in whole.items() if role in self._used}
 
     @property
     def claimed(self) -> Change:
         """The change that gives a waiting row to the worker."""
-        start = Given.START
+        start = RuntimeValue.START
         return self._mapped(
-            {"status": self._table.running, "worker": Given.WORKER, "started_at": start, "heartbeat": start}
+            {"status": self._table.running, "worker": RuntimeValue.WORKER, "started_at": start, "heartbeat": start}
         )
 
     @property
@@ -100,14 +100,14 @@ class Changes:
     def settled(self, pattern: Pattern) -> Change:
         """Return the change that ends a row, or lets it wait again."""
         change: Change = {"status": pattern.status}
-        change |= {"finished_at": Given.NOW} if pattern.is_end else self.emptied
+        change |= {"finished_at": RuntimeValue.NOW} if pattern.is_end else self.emptied
         if pattern.retries:
             change["retries"] = Plus(pattern.retries)
         if not pattern.keeps_error:
-            change["error"] = Given.ERROR if pattern.has_errors else self._no_error
+            change["error"] = RuntimeValue.ERROR if pattern.has_errors else self._no_error
         if pattern.has_delays:
-            change["due_at"] = Given.DUE
-        return self._mapped(change | {f"column {name}": Given.RESULT for name in pattern.results})
+            change["due_at"] = RuntimeValue.DUE
+        return self._mapped(change | {f"column {name}": RuntimeValue.RESULT for name in pattern.results})
 
     @property
     def settled_roles(self) -> list[str]:
@@ -124,9 +124,9 @@ class Changes:
 
     def lost(self, *, is_last: bool) -> Change:
         """Return the change for a row of a dead worker: it waits again, or has failed with its last attempt."""
-        change: Change = {"retries": Plus(1), "error": Given.LOST}
+        change: Change = {"retries": Plus(1), "error": RuntimeValue.LOST}
         if is_last:
-            return self._mapped({"status": self._table.failed, "finished_at": Given.NOW, **change})
+            return self._mapped({"status": self._table.failed, "finished_at": RuntimeValue.NOW, **change})
         return self._mapped({"status": self._table.queued, **self.emptied, **change})
 
 

@@ -45,7 +45,7 @@ class Claims:
         """Return a copy of all claims that are held now. May be called from other threads."""
         return dict(self._held)
 
-    def let_go(self, numbers: Iterable[int]) -> None:
+    def release(self, numbers: Iterable[int]) -> None:
         """Forget claims that were settled or lost."""
         for number in numbers:
             self._held.pop(number, None)

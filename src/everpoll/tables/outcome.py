@@ -95,7 +95,7 @@ def written(table: Table, settlement: Settlement) -> RowWrite:
 
 
 def lost_text(table: Table) -> str:
-    """Return the error text of a row whose worker was lost; the worker's name goes before it, the attempt behind it."""
+    """Return the error text of a row whose worker was lost; the worker's name goes before it, the attempt after it."""
     return f" had no heartbeat for {table.stale_after_s:g} s and was declared dead"
 
 

@@ -2,7 +2,7 @@
 
     poller ────▶ claims ───────┐
     settler ───▶ settlements ──┼──▶ the user's table: its columns are all the bookkeeping there is
-    heartbeat ─▶ pulse ────────┘
+    heartbeat ─▶ beats ────────┘
 
 Promises: it writes into a row only while the fence of the row is this worker's; once the user changes the status, the
 row is the user's. Any program may insert the rows. A lost claim is remembered until the engine has asked whether an
@@ -26,11 +26,11 @@ from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding, StatusCount
 from everpoll.tables.ddl import Ddl
 from everpoll.tables.findings import heartbeat, is_foreign, unfit
+from everpoll.tables.heartbeat_connection import Beats, TableHeartbeatConnection
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.outcome import is_as_left, written
 from everpoll.tables.overview import Reader, RowState, TableWorker
-from everpoll.tables.pulse import Beats, TablePulse
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.settling import Settled, batch_of
 from everpoll.tables.shape import Shape
@@ -105,7 +105,7 @@ class TableSource(ABC, Generic[C]):
     def _ddl(self, shape: C | None) -> Ddl: ...
 
     @property
-    def hand_over(self) -> Callable[[], None] | None:
+    def yield_to_thread(self) -> Callable[[], None] | None:
         """See the contract."""
         return None
 
@@ -178,7 +178,7 @@ class TableSource(ABC, Generic[C]):
         del incarnation  # each claim has its worker
         claims = self._claims.held(one.id for one in settlements)
         lost = await self._settle(batch_of(self.table, settlements, claims)) if claims else set()
-        self._claims.let_go(claims.keys() - lost)
+        self._claims.release(claims.keys() - lost)
         return lost | {one.id for one in settlements if one.id not in claims}
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
@@ -195,7 +195,7 @@ class TableSource(ABC, Generic[C]):
                 is_ours = fence == [claim.worker, claim.started_at]
                 if is_as_left(self.table, written(self.table, one), status, is_ours):
                     before.add(one.id)
-        self._claims.let_go(before)
+        self._claims.release(before)
         return before
 
     async def note_loss(self, task_id: int, note: str) -> None:
@@ -216,9 +216,9 @@ class TableSource(ABC, Generic[C]):
         """See the contract."""
         await asyncio.sleep(delay_s)
 
-    def pulse(self) -> TablePulse:
+    def heartbeat_connection(self) -> TableHeartbeatConnection:
         """See the contract."""
-        return TablePulse(self.table, self._claims, self._outages, self._beats())
+        return TableHeartbeatConnection(self.table, self._claims, self._outages, self._beats())
 
     def _warn_if_foreign(self, seen: Collection[str], in_use: Finding) -> None:
         """Say at the start that no row has a status of the mapping. `seen`: the statuses of a sample."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from everpoll.tables.changes import Change, Changes, Given, Plus, Value, queue_order
+from everpoll.tables.changes import Change, Changes, Plus, RuntimeValue, Value, queue_order
 from everpoll.tables.claims import Claim
 from everpoll.tables.contract import StatusCount
 from everpoll.tables.mapping import Table
@@ -97,7 +97,7 @@ class Phrases(ABC):
         return self.prefix + self.quoted(name)
 
     @abstractmethod
-    def given(self, role: str, value: Given) -> str:
+    def given(self, role: str, value: RuntimeValue) -> str:
         """Write a value that is known only when the statement runs, as that column takes it."""
 
     def quoted(self, name: str) -> str:
@@ -186,7 +186,7 @@ class Phrases(ABC):
             return self.word(value) if role == "status" else self.literal(value)
         if isinstance(value, Plus):
             return f"coalesce({self.at(role)}, 0) + {value.number}"
-        if value is Given.LOST:
+        if value is RuntimeValue.LOST:
             return self.error(self._lost_text())
         return self.given(role, value)
 

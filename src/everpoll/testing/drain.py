@@ -15,11 +15,11 @@ from everpoll.errors import BadInput
 from everpoll.policy import Backoff, Duration, human, seconds, shown
 from everpoll.stores.contract import QueueInfo, Store
 
-# Most tests enqueue a handful of quick jobs: the first looks come quickly.
+# Most tests enqueue a handful of quick jobs: the first queries come quickly.
 CADENCE = Backoff("1ms", factor=1.5, cap="50ms", jitter=0)
 
 
-class Workplace(Protocol):
+class DrainableApp(Protocol):
     """What is needed of an app; `Everpoll` is one."""
 
     @property
@@ -36,7 +36,7 @@ class Workplace(Protocol):
         ...
 
 
-async def drain(app: Workplace, timeout: Duration = "30s") -> None:  # noqa: ASYNC109 - the word of the API
+async def drain(app: DrainableApp, timeout: Duration = "30s") -> None:  # noqa: ASYNC109 - the word of the API
     """Run a worker of the app until no task is due or running; `TimeoutError` tells what was left, where.
 
         await audit.enqueue("https://example.com")

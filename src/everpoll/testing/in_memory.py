@@ -17,10 +17,10 @@ from everpoll.policy import Clock
 from everpoll.stores.contract import Enqueued, NewTask, Store
 from everpoll.stores.flows import FlowTask
 from everpoll.stores.memory import MemoryStore
-from everpoll.testing.drain import Workplace, drain
+from everpoll.testing.drain import DrainableApp, drain
 
 
-class Exchangeable(Workplace, Protocol):
+class AppWithStore(DrainableApp, Protocol):
     """What is needed of an app; `Everpoll` is one."""
 
     def exchange_store(self, store: Store) -> Any:
@@ -32,7 +32,7 @@ class Exchangeable(Workplace, Protocol):
         ...
 
 
-A = TypeVar("A", bound=Exchangeable)
+A = TypeVar("A", bound=AppWithStore)
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def inline(app: A, *, clock: Clock | None = None) -> Iterator[A]:
 
 
 @contextmanager
-def _on(app: Exchangeable, store: Store) -> Iterator[None]:
+def _on(app: AppWithStore, store: Store) -> Iterator[None]:
     before = app.exchange_store(store)
     try:
         yield
@@ -74,7 +74,7 @@ def _on(app: Exchangeable, store: Store) -> Iterator[None]:
 class _InlineStore(MemoryStore):
     """Has the app run what is due before an enqueue returns."""
 
-    def __init__(self, clock: Clock | None, app: Workplace) -> None:
+    def __init__(self, clock: Clock | None, app: DrainableApp) -> None:
         super().__init__(clock)
         self._app = app
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None

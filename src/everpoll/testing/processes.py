@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from everpoll.stores.contract import Beat, Leased, Pulse, Rescued, Settlement, Store
+from everpoll.stores.contract import Beat, HeartbeatConnection, Leased, Rescued, Settlement, Store
 from everpoll.testing.points import Process
 
 WRITES = frozenset(
@@ -12,7 +12,7 @@ WRITES = frozenset(
 
 
 class ProcessStore:
-    """All of a store, through the process's gate; lease and settle have crash points before and behind them."""
+    """All of a store, through the process's gate; lease and settle have crash points before and after them."""
 
     beats_in_loop = True
 
@@ -61,24 +61,24 @@ class ProcessStore:
         self._process.fault.passes(self._process, name)
         await self._process.gate()
 
-    def pulse(self) -> Pulse:
+    def heartbeat_connection(self) -> HeartbeatConnection:
         """See the contract."""
-        return _GatedPulse(self._store.pulse(), self._process)
+        return _GatedHeartbeatConnection(self._store.heartbeat_connection(), self._process)
 
 
-class _GatedPulse:
-    def __init__(self, pulse: Pulse, process: Process) -> None:
-        self._pulse = pulse
+class _GatedHeartbeatConnection:
+    def __init__(self, connection: HeartbeatConnection, process: Process) -> None:
+        self._connection = connection
         self._process = process
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         if self._process.state != "alive":
             # A stopped process notices nothing: neither that it is silent, nor that it was declared dead.
             return Beat(is_alive=True)
-        return self._pulse.beat(incarnation, lease_s, running)
+        return self._connection.beat(incarnation, lease_s, running)
 
     def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
-        return self._pulse.rescue(incarnation, dead, overdue) if self._process.state == "alive" else Rescued()
+        return self._connection.rescue(incarnation, dead, overdue) if self._process.state == "alive" else Rescued()
 
     def close(self) -> None:
-        self._pulse.close()
+        self._connection.close()

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from everpoll.engine.rationed_log import RationedLog
+from everpoll.engine.rate_limited_log import RateLimitedLog
 from everpoll.policy import Rng
 from everpoll.watches.cadence import Cadence, Growing, History, Learned, next_wait
 from everpoll.watches.decisions.spans import since_start_s
@@ -28,7 +28,7 @@ LearnBy = str | Callable[[Any], Any]
 class Learning:
     """The histories of one watch, and the cadence that follows from each."""
 
-    def __init__(self, where: str, cadence: Cadence, learn_by: LearnBy | None, failures: RationedLog) -> None:
+    def __init__(self, where: str, cadence: Cadence, learn_by: LearnBy | None, failures: RateLimitedLog) -> None:
         self._where = where
         self._failures = failures
         self._cadence = cadence

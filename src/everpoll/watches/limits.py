@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from everpoll.engine.lost_numbers import lost_number
+from everpoll.engine.non_finite_numbers import non_finite_number
 from everpoll.errors import BadInput, Hopeless
 from everpoll.policy import flaw_of
 from everpoll.policy.storable_texts import ERROR_LIMIT, storable
@@ -38,7 +38,7 @@ def encoded(value: Any, what: str, limit: int = PAYLOAD_LIMIT) -> bytes:
     """Return the value as JSON; raise `BadInput` if JSON would lose a part of it, or if it exceeds `limit` bytes."""
     try:
         text = _encoder.encode(value)
-        lost = lost_number(value, text)
+        lost = non_finite_number(value, text)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadInput(f"{what} must be JSON: {error}") from None
     if lost is not None:

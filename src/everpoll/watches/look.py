@@ -76,7 +76,7 @@ def _checked(verdict: object, name: str) -> Verdict | Verify | None:
         return storable(verdict, name)
     if inspect.iscoroutine(verdict):
         verdict.close()
-        raise BadInput("the look returned a coroutine: write await in front of the call")
+        raise BadInput("the look returned a coroutine: write await before the call")
     raise BadInput(f"the look returned {shown(verdict)}; it returns Done(…), Fail(…), Wait(…) or w.verify(…)")
 
 

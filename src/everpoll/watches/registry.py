@@ -7,7 +7,7 @@ from typing import Any
 from everpoll.engine.coalescer import Coalescer
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
-from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.errors import BadInput, TaskNotFound, WatchNotFound
 from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
 from everpoll.watches.options import WatchOptions
@@ -24,7 +24,7 @@ THREADS = 1_000
 class Watches:
     """Registered watches, by name."""
 
-    def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(self, works: WorkRegistry, store: Callable[[], Awaitable[Store]]) -> None:
         self._works = works
         self.store = store
         self._watches: dict[str, Watch[Any]] = {}

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from everpoll.engine.calls import failure
-from everpoll.engine.rationed_log import RationedLog
+from everpoll.engine.rate_limited_log import RateLimitedLog
 from everpoll.engine.work import Run, StopReason
 from everpoll.errors import BadInput
 from everpoll.logs.context import Labels
@@ -51,7 +51,7 @@ class Runtime:
         policy, where = watch.policy, f"watch {watch.name!r}"
         self.rng: random.Random = random.Random()  # noqa: S311 - jitter, not a secret
         self.remotes = Remotes(policy.rate, policy.breaker, self.rng.random)
-        self.changes, self.failures = RationedLog(logger), RationedLog(logger)
+        self.changes, self.failures = RateLimitedLog(logger), RateLimitedLog(logger)
         """The log of starts and ends, and the log of failures; each is rationed."""
         self.learning = Learning(where, policy.cadence, policy.learn_by, self.failures)
         self._learned_at: float | None = None

@@ -25,7 +25,7 @@ FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WaitRequest:
     """What a caller waits for."""
 
     after: int | None = None
@@ -34,7 +34,7 @@ class Wanted:
     """Answer at once with the current state."""
 
 
-class Seen(NamedTuple):
+class WaitAnswer(NamedTuple):
     """The answer to a caller."""
 
     task: TaskInfo | None
@@ -42,14 +42,14 @@ class Seen(NamedTuple):
     events: list[Event]
 
 
-class RunWaiters(Waiters[Wanted, Seen]):
+class RunWaiters(Waiters[WaitRequest, WaitAnswer]):
     """The callers of one process that wait for runs."""
 
     def __init__(self, store: Store) -> None:
         closed = "the app was closed before the run had ended; ask for it again later"
         super().__init__(store, self._answer, CADENCE, closed)
 
-    async def _answer(self, waiters: Sequence[Waiter[Wanted, Seen]]) -> Sequence[int]:
+    async def _answer(self, waiters: Sequence[Waiter[WaitRequest, WaitAnswer]]) -> Sequence[int]:
         whole = {one.task_id for one in waiters if _wants_row(one)}
         portion, left = await self._fitting(list(whole))
         if left:
@@ -68,7 +68,7 @@ class RunWaiters(Waiters[Wanted, Seen]):
             seen = [] if after is None else [event for event in events[one.task_id] if event.seq > after]
             is_over = one.task_id in ended if task is None else _is_over(task, one.question)
             if one.question.now or seen or is_over:
-                one.tell(Seen(task, seen))
+                one.tell(WaitAnswer(task, seen))
         return left
 
     async def _fitting(self, task_ids: list[int]) -> tuple[Sequence[int], list[int]]:
@@ -79,7 +79,7 @@ class RunWaiters(Waiters[Wanted, Seen]):
         portion = next(limits.in_portions(task_ids, [sizes.get(one, 0) for one in task_ids], len(task_ids)))
         return portion, task_ids[len(portion) :]
 
-    async def _events(self, waiters: Sequence[Waiter[Wanted, Seen]]) -> defaultdict[int, list[Event]]:
+    async def _events(self, waiters: Sequence[Waiter[WaitRequest, WaitAnswer]]) -> defaultdict[int, list[Event]]:
         behind: dict[int, int] = {}
         for one in waiters:
             after = one.question.after
@@ -92,11 +92,11 @@ class RunWaiters(Waiters[Wanted, Seen]):
         return found
 
 
-def _wants_row(waiter: Waiter[Wanted, Seen]) -> bool:
+def _wants_row(waiter: Waiter[WaitRequest, WaitAnswer]) -> bool:
     return waiter.question.after is None or waiter.question.now
 
 
-def _is_over(task: TaskInfo, wanted: Wanted) -> bool:
+def _is_over(task: TaskInfo, wanted: WaitRequest) -> bool:
     return task.ended_at is not None if wanted.after is not None else has_outcome(task)
 
 

@@ -17,7 +17,7 @@ from everpoll.watches.extension import LOOKS_LIMIT, Extension, split_args, with_
 from everpoll.watches.limits import REASON_LIMIT, short_text
 from everpoll.watches.memory import Outcome
 from everpoll.watches.run_info import RunInfo, run_info
-from everpoll.watches.waiting import RunWaiters, Seen, Wanted
+from everpoll.watches.waiting import RunWaiters, WaitAnswer, WaitRequest
 
 if TYPE_CHECKING:
     from everpoll.watches.registry import Watches
@@ -91,11 +91,11 @@ class WatchRun:
         return info
 
     async def _outcome(self) -> RunInfo:
-        seen = await self._answer(await self._watches.waiters(), Wanted())
+        seen = await self._answer(await self._watches.waiters(), WaitRequest())
         assert seen.task is not None, "an outcome is read from its task"
         return run_info(seen.task)
 
-    async def _answer(self, waiters: RunWaiters, wanted: Wanted) -> Seen:
+    async def _answer(self, waiters: RunWaiters, wanted: WaitRequest) -> WaitAnswer:
         try:
             return await waiters.ask(self.task_id, wanted)
         except TaskNotFound:
@@ -164,7 +164,7 @@ class WatchRun:
         after = whole_number(after, name="after", at_least=0, accepted="the seq of the last change that was seen, or 0")
         # One object for the whole iteration: it refuses once the app is closed, instead of opening the store again.
         waiters = await self._watches.waiters()
-        task, events = await self._answer(waiters, Wanted(after, now=True))
+        task, events = await self._answer(waiters, WaitRequest(after, now=True))
         assert task is not None, "what is asked for now is read from the task"
         info = run_info(task)
         yield _snapshot(info)
@@ -177,7 +177,7 @@ class WatchRun:
                 yield event
                 if event.phase == "ended":
                     return
-            events = (await self._answer(waiters, Wanted(after))).events
+            events = (await self._answer(waiters, WaitRequest(after))).events
             if not events:
                 # The run has ended, and its last event was committed with its end, so no event can follow. (That event
                 # may have been dropped, may lie before `after`, or was never written, because a rescue ended the run.)

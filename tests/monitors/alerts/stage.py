@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal, cast
 
 from everpoll.engine.options import WorkerOptions
-from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.errors import StoreUnavailable
 from everpoll.http import Answer, HttpClient, Request
@@ -69,8 +69,8 @@ class MortalStore:
     def thaw(self) -> None:
         self._thawed.set()
 
-    def pulse(self) -> "MortalPulse":
-        return MortalPulse(self, self._inner)
+    def heartbeat_connection(self) -> "MortalConnection":
+        return MortalConnection(self, self._inner)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._inner, name)
@@ -97,7 +97,7 @@ class MortalStore:
         return call
 
 
-class MortalPulse:
+class MortalConnection:
     """While its process is frozen, no beat leaves it, and it notices nothing."""
 
     def __init__(self, store: MortalStore, inner: MemoryStore) -> None:
@@ -211,7 +211,7 @@ class Process:
         self.store = MortalStore(stage.store)
         store = cast("Store", self.store)
         self.alerts = Alerts(store, channels, NoClient(), {})
-        works = Works()
+        works = WorkRegistry()
         for work in (*self.alerts.works, ScriptedChecks(stage.world, self.alerts.rows).work):
             works.add(work)
         works.more_queues = self.alerts.queues

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from everpoll.engine.options import WorkerOptions
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.http import HttpClient
 from everpoll.monitors.alerting import Alert
@@ -54,7 +54,7 @@ async def process(url: str, world: World, channels: Channels) -> AsyncIterator[S
     store, client = store_for(url), HttpClient()
     await store.open()
     alerts = Alerts(store, channels, client, {"SECRET": "s3cret"})
-    works = Works()
+    works = WorkRegistry()
     for work in (*alerts.works, ScriptedChecks(world, alerts.rows).work):
         works.add(work)
     works.more_queues = alerts.queues

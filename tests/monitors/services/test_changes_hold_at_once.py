@@ -137,7 +137,7 @@ def test_services_that_are_added_while_others_are_published_are_published_too(st
 
 
 def test_a_slow_database_at_the_start_makes_one_worker_for_services(stage: Stage) -> None:
-    """Publishing takes longer than the scout waits: the scout begins no second worker."""
+    """Publishing takes longer than the loop waits: it begins no second worker."""
 
     async def scene() -> None:
         app = stage.app()

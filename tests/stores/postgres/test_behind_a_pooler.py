@@ -27,9 +27,9 @@ async def use(store: PostgresStore) -> None:
         assert [one.id for one in leases] == [first, second, third, keyed.id]
         assert await store.progress(worker, leases[0], "1")
         assert await store.cancel(third, NOTE) == "running"
-        pulse = await asyncio.to_thread(store.pulse)
-        beat = await asyncio.to_thread(pulse.beat, worker, LEASE_S, [one.id for one in leases])
-        await asyncio.to_thread(pulse.close)
+        heartbeat = await asyncio.to_thread(store.heartbeat_connection)
+        beat = await asyncio.to_thread(heartbeat.beat, worker, LEASE_S, [one.id for one in leases])
+        await asyncio.to_thread(heartbeat.close)
         assert beat.canceled == (third,)
         batch: list[Settlement] = [
             done(leases[0], 1),
@@ -135,7 +135,7 @@ async def test_a_session_pooler_lets_notifications_through(url: str) -> None:
 async def test_what_was_listened_to_by_mistake_is_let_go(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pooler that nothing gives away until the proof fails: the session that listens is found, and stops."""
     monkeypatch.setattr(listener, "ANSWER_S", 0.2)
-    monkeypatch.setattr(listener, "MEETINGS", 0)
+    monkeypatch.setattr(listener, "COMPARISONS", 0)
     async with Pooler(url, 4) as pooler:
         store = PostgresStore(pooler.url + "?statement_cache=0")
         await store.listen(lambda _: None)

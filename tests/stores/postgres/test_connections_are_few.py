@@ -13,7 +13,7 @@ from everpoll.drivers.postgres.address import read_address
 from everpoll.errors import BadInput, StoreUnavailable
 from everpoll.stores.contract import NewTask
 from everpoll.stores.postgres import PostgresStore
-from everpoll.stores.postgres.pulse import PostgresPulse
+from everpoll.stores.postgres.heartbeat_connection import PostgresHeartbeatConnection
 from stores.stage import LEASE_S, Stage, card_of, done
 
 OTHERS = """select count(*) from pg_stat_activity
@@ -43,8 +43,8 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def beat(pulse: PostgresPulse, worker: int) -> None:
-    await asyncio.to_thread(pulse.beat, worker, LEASE_S, [])
+async def beat(heartbeat: PostgresHeartbeatConnection, worker: int) -> None:
+    await asyncio.to_thread(heartbeat.beat, worker, LEASE_S, [])
 
 
 async def use_everything(store: PostgresStore, worker: int) -> None:
@@ -83,8 +83,8 @@ async def test_a_worker_has_three_unless_told_otherwise(url: str, option: str, m
         await store.open()
         card = card_of()
         await store.sign_on(card, LEASE_S)
-        pulse = store.pulse()
-        await beat(pulse, card.incarnation)
+        heartbeat = store.heartbeat_connection()
+        await beat(heartbeat, card.incarnation)
         await store.listen(lambda _: None)
         assert store.has_push
         counts = []
@@ -92,7 +92,7 @@ async def test_a_worker_has_three_unless_told_otherwise(url: str, option: str, m
             await use_everything(store, card.incarnation)
             counts.append(await watcher.fetchval(OTHERS))
         assert max(counts) <= most
-        await asyncio.to_thread(pulse.close)
+        await asyncio.to_thread(heartbeat.close)
         await store.close()
 
 
@@ -177,12 +177,12 @@ async def both_used(store: PostgresStore) -> None:
     await slow
 
 
-async def beats_soon(pulse: PostgresPulse, worker: int) -> None:
+async def beats_soon(heartbeat: PostgresHeartbeatConnection, worker: int) -> None:
     """As a heartbeat does: again and again."""
     async with asyncio.timeout(GIVE_UP_S):
         while True:
             try:
-                return await beat(pulse, worker)
+                return await beat(heartbeat, worker)
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
 
@@ -194,16 +194,16 @@ async def test_the_heartbeat_goes_first(stage: Stage, url: str, caplog: pytest.L
     card = card_of()
     await both_used(store)
     assert len(store._connections.pids) == 2
-    pulse = store.pulse()
+    heartbeat = store.heartbeat_connection()
     with pytest.raises(StoreUnavailable, match="refuses a further connection"):
-        await beat(pulse, card.incarnation)
-    await beats_soon(pulse, card.incarnation)
+        await beat(heartbeat, card.incarnation)
+    await beats_soon(heartbeat, card.incarnation)
     for _ in range(3):
         await both_used(store)
-        await beat(pulse, card.incarnation)
+        await beat(heartbeat, card.incarnation)
     assert len(store._connections.pids) == 1
     assert sum("says so once" in one.message for one in caplog.records) <= 1
-    await asyncio.to_thread(pulse.close)
+    await asyncio.to_thread(heartbeat.close)
     await store.close()
     del stage
 
@@ -218,14 +218,14 @@ async def test_others_give_up_what_a_heartbeat_needs(stage: Stage, url: str) -> 
     await rich.listen(lambda _: None)
     await both_used(rich)
     assert len(rich._connections.pids) == 2
-    pulse = poor.pulse()
+    heartbeat = poor.heartbeat_connection()
     with pytest.raises(StoreUnavailable):
-        await beat(pulse, 1)
+        await beat(heartbeat, 1)
     await until(lambda: len(rich._connections.pids) == 1)
-    await beats_soon(pulse, 1)
+    await beats_soon(heartbeat, 1)
     await both_used(rich)
     await both_used(poor)
-    await asyncio.to_thread(pulse.close)
+    await asyncio.to_thread(heartbeat.close)
     await poor.close()
     await rich.close()
     del stage

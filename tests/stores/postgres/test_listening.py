@@ -173,9 +173,9 @@ async def test_timers_of_another_event_loop_are_forgotten(store: PostgresStore) 
     """A notification that was to follow in a loop that has ended must not keep this one silent."""
     notifier = Notifier(store._entrance)
     assert await asyncio.to_thread(asyncio.run, _rides(notifier, 2)) == [True, False]
-    assert [notifier.rides(), notifier.rides()] == [True, False]
+    assert [notifier.carries_notification(), notifier.carries_notification()] == [True, False]
     await notifier.close()
 
 
 async def _rides(notifier: Notifier, times: int) -> list[bool]:
-    return [notifier.rides() for _ in range(times)]
+    return [notifier.carries_notification() for _ in range(times)]

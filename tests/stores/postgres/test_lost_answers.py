@@ -115,6 +115,6 @@ def test_what_was_lost_and_leased_again_is_in_hand() -> None:
     held_leases.take(1, {7: 1, 8: 1})
     held_leases.take(1, {7: 2})
     assert held_leases.holds(1) == ([7, 8], [2, 1])
-    held_leases.let_go(1, [Ended(7, 1), Ended(8, 1)], lost={7})
+    held_leases.release(1, [Ended(7, 1), Ended(8, 1)], lost={7})
     assert held_leases.holds(1) == ([7], [2])
     assert held_leases.holds(2) is None

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
     """Every operation that reaches the database."""
-    pulse = store.pulse()
+    heartbeat = store.heartbeat_connection()
     return {
         "open": store.open,
         "migrate": store.migrate,
@@ -48,8 +48,8 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "queues": store.queues,
         "prune": lambda: store.prune(1.0),
         "beat": lambda: asyncio.to_thread(_beat, store),
-        "beat on": lambda: asyncio.to_thread(pulse.beat, 1, LEASE_S, []),
-        "close pulse": lambda: asyncio.to_thread(pulse.close),
+        "beat on": lambda: asyncio.to_thread(heartbeat.beat, 1, LEASE_S, []),
+        "close the heartbeat connection": lambda: asyncio.to_thread(heartbeat.close),
     }
 
 
@@ -58,11 +58,11 @@ def _lease() -> Lease:
 
 
 def _beat(store: PostgresStore) -> None:
-    pulse = store.pulse()
+    heartbeat = store.heartbeat_connection()
     try:
-        pulse.beat(1, LEASE_S, [])
+        heartbeat.beat(1, LEASE_S, [])
     finally:
-        pulse.close()
+        heartbeat.close()
 
 
 def hears(store: Store) -> bool:
@@ -83,7 +83,7 @@ async def test_a_server_that_is_not_there(own_server: Cluster) -> None:
     own_server.stop()
     store = PostgresStore(own_server.url())
     for name, call in calls(store).items():
-        if name == "close pulse":
+        if name == "close the heartbeat connection":
             await call()
             continue
         with pytest.raises(StoreUnavailable):
@@ -188,7 +188,7 @@ async def test_passwords_stay_secret(own_server: Cluster, caplog: pytest.LogCapt
             await store.open()
         await store.listen(lambda _: None)
         await store.close()
-        texts += [str(raised.value), repr(store._dial.address)]
+        texts += [str(raised.value), repr(store._connector.address)]
     for address in (
         f"postgresql://someone:pa/{PLAIN}@host:x/db",
         f"mysql://someone:{SECRET}@host/db",

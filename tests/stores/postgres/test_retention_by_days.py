@@ -19,11 +19,11 @@ MAKE_DAY = """do $$ declare day date := (now() at time zone 'UTC')::date - {days
 
 
 def beat_once(store: PostgresStore, worker: int) -> bool:
-    pulse = store.pulse()
+    heartbeat = store.heartbeat_connection()
     try:
-        return pulse.beat(worker, LEASE_S, []).is_alive
+        return heartbeat.beat(worker, LEASE_S, []).is_alive
     finally:
-        pulse.close()
+        heartbeat.close()
 
 
 async def parts(store: PostgresStore) -> list[str]:

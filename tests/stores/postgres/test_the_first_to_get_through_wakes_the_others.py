@@ -42,7 +42,7 @@ async def test_results_are_settled_as_soon_as_the_database_is_back(
         end.set()
         assert isinstance(store, PostgresStore)
         async with asyncio.timeout(SOON_S):
-            while len(store._dial.reach._sleepers) < 2:  # noqa: ASYNC110 - settler and listener begin to wait
+            while len(store._connector.reach._sleepers) < 2:  # noqa: ASYNC110 - settler and listener begin to wait
                 await asyncio.sleep(0.01)
         await asyncio.to_thread(own_server.start)
         async with asyncio.timeout(SOON_S):

@@ -118,7 +118,7 @@ async def test_a_server_that_becomes_read_only_is_left(own_server: Cluster, stan
             await enqueued_until_refused(store)
         assert await ask(standby, "select pg_promote()")
         await enqueued_soon(store)
-        assert {host.place for host in store._dial._sessions.hosts[:1]} == {f"127.0.0.1:{standby.port}"}
+        assert {host.place for host in store._connector._sessions.hosts[:1]} == {f"127.0.0.1:{standby.port}"}
     finally:
         await store.close()
         (own_server.home / "data" / "postgresql.auto.conf").write_text("")

@@ -75,21 +75,21 @@ async def test_odd_names(tmp_path: Path, written: str, name: str) -> None:
     await store.open()
     [task] = await store.enqueue([NewTask(name="job")])
     assert task.id in await store.info([task.id])
-    pulse = store.pulse()
-    assert not pulse.beat(1, 30, []).is_alive
-    pulse.close()
+    heartbeat = store.heartbeat_connection()
+    assert not heartbeat.beat(1, 30, []).is_alive
+    heartbeat.close()
     await store.close()
     assert os.listdir(tmp_path) == [name]  # noqa: PTH208 - the names as the system has them
 
 
 async def test_a_link_to_the_file_is_the_file(tmp_path: Path) -> None:
-    """Also for the bell: a listener that uses the link hears what is enqueued beside it."""
+    """Also for wake-ups: a listener that uses the link hears what is enqueued beside it."""
     real, link = tmp_path / "real.db", tmp_path / "link.db"
     link.symlink_to(real)
     one, other = SqliteStore(f"sqlite:///{link}"), SqliteStore(f"sqlite:///{real}")
     await one.open()
     await other.open()
-    assert one._lanes.bell is other._lanes.bell
+    assert one._lanes.file_listeners is other._lanes.file_listeners
     [task] = await one.enqueue([NewTask(name="job")])
     assert task.id in await other.info([task.id])
     await one.close()

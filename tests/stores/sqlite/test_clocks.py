@@ -41,11 +41,11 @@ async def _stage(url: str, clocks: TwoClocks) -> SqliteStore:
 async def test_a_step_of_the_wall_clock_kills_no_worker(url: str, clocks: TwoClocks, step_s: float) -> None:
     store = await _stage(url, clocks)
     clocks.wall_s += step_s
-    pulse = store.pulse()
-    beat = pulse.beat(2, 30, [])
+    heartbeat = store.heartbeat_connection()
+    beat = heartbeat.beat(2, 30, [])
     assert (beat.is_alive, beat.has_leftovers) == (True, False)
-    assert pulse.rescue(2, [], []).tasks == 0
-    pulse.close()
+    assert heartbeat.rescue(2, [], []).tasks == 0
+    heartbeat.close()
     assert await store.settle(1, [Ended(1, 1)]) == set()
     await store.close()
 

@@ -208,14 +208,14 @@ async def test_a_listener_is_woken_when_it_is_mended(path: Path, store: SqliteSt
 async def test_a_beat_is_refused(path: Path, store: SqliteStore) -> None:
     """A worker that cannot prove that it lives must not go on as if it had."""
     await store.sign_on(CARD, 600)
-    pulse = store.pulse()
-    assert pulse.beat(5, 600, []).is_alive
+    heartbeat = store.heartbeat_connection()
+    assert heartbeat.beat(5, 600, []).is_alive
     delete(path, ["-wal"])
     with pytest.raises(StoreUnavailable, match=f"{path}-wal was deleted"):
-        pulse.beat(5, 600, [])
+        heartbeat.beat(5, 600, [])
     await enqueued(store)
-    assert pulse.beat(5, 600, []).is_alive
-    pulse.close()
+    assert heartbeat.beat(5, 600, []).is_alive
+    heartbeat.close()
 
 
 async def test_another_program_that_keeps_the_old_file_is_waited_for(

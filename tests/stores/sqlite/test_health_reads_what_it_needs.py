@@ -8,7 +8,7 @@ import pytest
 from everpoll.drivers.sqlite.bulk import ROWS
 from everpoll.drivers.sqlite.lane import Op
 from everpoll.stores.health import Retention
-from everpoll.stores.health_answers import asked
+from everpoll.stores.health_answers import history_request
 from everpoll.stores.health_ranges import for_buckets, for_summary
 from everpoll.stores.sqlite import (
     SqliteStore,
@@ -25,11 +25,11 @@ SCANS = [
     health_figures.EVERY_LOOK,  # all services are asked for: what is not rolled up is read whole
 ]
 READS: dict[str, Callable[[Any], object]] = {
-    "looks": lambda con: health_reading.looks(con, 1, asked(START, START + 2 * DAY_S, 100)),
+    "looks": lambda con: health_reading.looks(con, 1, history_request(START, START + 2 * DAY_S, 100)),
     "last looks": lambda con: health_reading.last_looks(con, ["billing"], 50),
     "dependencies": lambda con: health_reading.dependencies(con, 1),
     "errors": lambda con: health_reading.errors(con, 1, "db", 10),
-    "latencies": lambda con: health_reading.latencies(con, 1, "db", asked(START, START + DAY_S, 100)),
+    "latencies": lambda con: health_reading.latencies(con, 1, "db", history_request(START, START + DAY_S, 100)),
     "summary": lambda con: health_figures.found_for(con, 1, for_summary(START + 90, START + DAY_S + 7_300)),
     "hours": lambda con: health_figures.found_for(con, 1, for_buckets("hour", START, START + DAY_S)),
     "minutes": lambda con: health_figures.found_for(con, 1, for_buckets("minute", START, START + HOUR_S)),

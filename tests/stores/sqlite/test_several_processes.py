@@ -80,7 +80,7 @@ async def test_a_cancel_by_another_process_is_told_once(store: SqliteStore, url:
     await store.lease(5, {"default": 1}, 1)
     woken: asyncio.Queue[Wake] = asyncio.Queue()
     await store.listen(woken.put_nowait)
-    pulse = store.pulse()
+    heartbeat = store.heartbeat_connection()
     async with asyncio.timeout(30):
         await woken.get()
         canceler = start(url, f"say(await store.cancel({task.id}, '{{}}'))")
@@ -88,7 +88,7 @@ async def test_a_cancel_by_another_process_is_told_once(store: SqliteStore, url:
             pass
         assert finish(canceler) == [["running"]]
         for _ in range(3):
-            beat = await asyncio.to_thread(pulse.beat, 5, 600, [task.id])
+            beat = await asyncio.to_thread(heartbeat.beat, 5, 600, [task.id])
             assert beat.canceled == (task.id,)
             assert await woken.get() == NOW
-    pulse.close()
+    heartbeat.close()

@@ -31,17 +31,17 @@ def intruder(path: Path, store: SqliteStore) -> Iterator[sqlite3.Connection]:
 async def test_a_lock_held_too_long(path: Path, store: SqliteStore, intruder: sqlite3.Connection) -> None:
     """Reading goes on meanwhile; writing and beating do so once it is released."""
     await store.sign_on(CARD, 600)
-    pulse = store.pulse()
+    heartbeat = store.heartbeat_connection()
     intruder.execute("begin immediate")
     with pytest.raises(StoreUnavailable, match=f"{path}.*locked"):
         await store.enqueue([JOB])
     with pytest.raises(StoreUnavailable, match=f"{path}.*locked"):
-        pulse.beat(5, 600, [])
+        heartbeat.beat(5, 600, [])
     assert await store.info([1]) == {}
     intruder.execute("rollback")
     assert await store.enqueue([JOB]) == [Enqueued(1)]
-    assert pulse.beat(5, 600, []).is_alive
-    pulse.close()
+    assert heartbeat.beat(5, 600, []).is_alive
+    heartbeat.close()
 
 
 async def test_an_idle_look_needs_no_lock(store: SqliteStore, intruder: sqlite3.Connection) -> None:
@@ -77,8 +77,8 @@ async def test_a_full_disk(path: Path, store: SqliteStore) -> None:
 async def test_a_deleted_file(path: Path, store: SqliteStore) -> None:
     """SQLite would go on writing into a file that no process can open again. And no new one appears in its place."""
     await store.sign_on(CARD, 600)
-    pulse = store.pulse()
-    assert pulse.beat(5, 600, []).is_alive
+    heartbeat = store.heartbeat_connection()
+    assert heartbeat.beat(5, 600, []).is_alive
     _delete(path.parent)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=f"{path} was deleted or replaced"):
@@ -86,8 +86,8 @@ async def test_a_deleted_file(path: Path, store: SqliteStore) -> None:
         with pytest.raises(StoreUnavailable, match=f"{path} was deleted or replaced"):
             await store.info([1])
         with pytest.raises(StoreUnavailable, match=f"{path} was deleted or replaced"):
-            pulse.beat(5, 600, [])
-    pulse.close()
+            heartbeat.beat(5, 600, [])
+    heartbeat.close()
     assert os.listdir(path.parent) == []  # noqa: PTH208 - a folder that is not a Path stays out of the way of the lint
 
 

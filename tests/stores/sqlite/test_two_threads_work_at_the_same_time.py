@@ -18,7 +18,7 @@ async def test_the_event_loop_pauses_only_for_a_writer_that_is_at_work(
     await store._write(Op(lambda _con: None))
     while store._lanes.writer is not None and store._lanes.writer._is_performing:  # noqa: ASYNC110 - it does not tell
         await asyncio.sleep(0)
-    store.hand_over()
+    store.yield_to_thread()
     assert paused == []
     at_work, go_on = threading.Event(), threading.Event()
 
@@ -28,7 +28,7 @@ async def test_the_event_loop_pauses_only_for_a_writer_that_is_at_work(
 
     working = store._write(Op(work))
     assert await asyncio.to_thread(at_work.wait, 20)
-    store.hand_over()
+    store.yield_to_thread()
     assert paused == [lane.HAND_OVER_S]
     go_on.set()
     await working
@@ -36,7 +36,7 @@ async def test_the_event_loop_pauses_only_for_a_writer_that_is_at_work(
 
 async def test_a_closed_store_has_no_listener_to_hand_over_to(url: str) -> None:
     store = SqliteStore(url)
-    store.hand_over()
+    store.yield_to_thread()
     await store.open()
     await store.close()
-    store.hand_over()
+    store.yield_to_thread()

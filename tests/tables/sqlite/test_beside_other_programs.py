@@ -71,14 +71,14 @@ async def test_commits_that_concern_other_tables_cause_no_looks(
     async with sqlite_stage.working(handle, poll=None) as working, asyncio.timeout(GIVE_UP_S):
         await _resting(working.adopted)
         heard: list[bool] = []
-        bell = working.adopted.source._bell  # type: ignore[attr-defined]
-        ring = bell.ring
+        file_listeners = working.adopted.source._file_listeners  # type: ignore[attr-defined]
+        wake_listeners = file_listeners.wake
 
         def heard_ring(wake: Wake) -> None:
-            heard.append(bell.is_muted)
-            ring(wake)
+            heard.append(file_listeners.is_muted)
+            wake_listeners(wake)
 
-        monkeypatch.setattr(bell, "ring", heard_ring)
+        monkeypatch.setattr(file_listeners, "wake", heard_ring)
         before = looks
         with closing(sqlite_stage.connect()) as con:
             while heard.count(True) < 5:

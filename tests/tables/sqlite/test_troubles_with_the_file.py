@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from everpoll.drivers.sqlite import lane
-from everpoll.drivers.sqlite.connection import Connection, Displaced
+from everpoll.drivers.sqlite.connection import Connection, FileReplaced
 from everpoll.errors import NotRunning, StoreUnavailable
 from everpoll.stores.contract import Again, Ended, Settlement, encode
 from everpoll.tables import AdoptedTable, Row, Table
@@ -368,7 +368,7 @@ def test_with_little_room_between_beat_and_limit_the_dead_are_still_found() -> N
 
 
 def _gone(con: Connection) -> None:
-    raise Displaced(con.path)
+    raise FileReplaced(con.path)
 
 
 def _move(source: Path, target: Path) -> None:

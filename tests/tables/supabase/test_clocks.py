@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from everpoll.tables.supabase import SupabaseTable, clock, pulse
+from everpoll.tables.supabase import SupabaseTable, clock, heartbeat_connection
 from everpoll.tables.supabase.clock import DatabaseClock
 from servers.postgrest import token
 from tables.postgrest_stage import PostgRestStage
@@ -101,7 +101,7 @@ async def test_a_machine_whose_clock_is_wrong_takes_nobodys_rows_away(
     await stage.create()
     await stage.queue(1)
     passed_s = 1000.0
-    monkeypatch.setattr(pulse, "monotonic_s", lambda: passed_s)
+    monkeypatch.setattr(heartbeat_connection, "monotonic_s", lambda: passed_s)
     mapping = stage.mapping(guard="status")
     async with stage.claimer(mapping, "alive") as alive, stage.claimer(mapping, "skewed") as skewed:
         assert isinstance(skewed.source, SupabaseTable)

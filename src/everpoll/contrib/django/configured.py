@@ -23,7 +23,7 @@ from everpoll.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class DjangoSettings:
     """The setting, with its defaults."""
 
     app: str | None = None
@@ -33,16 +33,16 @@ class Given:
     autodiscover: str | None = "jobs"
 
 
-def given() -> Given:
+def given() -> DjangoSettings:
     """Return the setting of the project."""
     return read_setting(getattr(settings, "EVERPOLL", {}))
 
 
-def read_setting(setting: object) -> Given:
+def read_setting(setting: object) -> DjangoSettings:
     """Read `EVERPOLL`; raise `BadInput` if it is not valid."""
     if not isinstance(setting, dict):
         raise BadInput(f"EVERPOLL = {setting!r} in Django's settings must be a dict, such as {{'database': 'default'}}")
-    known = Given.__dataclass_fields__
+    known = DjangoSettings.__dataclass_fields__
     unknown = [str(key) for key in setting if key not in known]
     if unknown:
         raise BadInput(f"EVERPOLL in Django's settings has {', '.join(unknown)}; it may have: {', '.join(known)}")
@@ -51,7 +51,7 @@ def read_setting(setting: object) -> Given:
         raise BadInput(f"EVERPOLL names an app, so {', '.join(beside)} would have no effect: remove one of them")
     if "database" in setting and "url" in setting:
         raise BadInput("EVERPOLL has both database and url: keep only one of them")
-    return Given(**setting)
+    return DjangoSettings(**setting)
 
 
 def set_up_django() -> None:

@@ -8,6 +8,6 @@ Nothing is committed or rolled back here, but for a SQLite transaction whose lea
 """
 
 from everpoll.drivers.callers.perform import check_kind, perform, perform_async
-from everpoll.drivers.callers.work import CallerWork, Elsewhere, PostgresWork, SqliteWork
+from everpoll.drivers.callers.work import CallerWork, OtherDatabase, PostgresWork, SqliteWork
 
-__all__ = ["CallerWork", "Elsewhere", "PostgresWork", "SqliteWork", "check_kind", "perform", "perform_async"]
+__all__ = ["CallerWork", "OtherDatabase", "PostgresWork", "SqliteWork", "check_kind", "perform", "perform_async"]

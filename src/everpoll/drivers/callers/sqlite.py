@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from everpoll.drivers.callers import refusals
-from everpoll.drivers.callers.work import Elsewhere, SqliteWork
+from everpoll.drivers.callers.work import OtherDatabase, SqliteWork
 from everpoll.drivers.sqlite.faults import BUSY, code_of
 from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
 
@@ -78,4 +78,4 @@ def _check_file(plain: PlainRows, path: Path, kind: str) -> None:
     found = files[0] if files else ""
     if not found or not path.exists() or not path.samefile(found):
         there = found or "a database in memory"
-        raise Elsewhere(f"connection=: this {kind} has {there} open, and the tasks of this app are in {path}")
+        raise OtherDatabase(f"connection=: this {kind} has {there} open, and the tasks of this app are in {path}")

@@ -10,7 +10,7 @@ from everpoll.errors import BadInput
 T = TypeVar("T")
 
 
-class Elsewhere(BadInput):
+class OtherDatabase(BadInput):
     """The connection leads to another database than that of the app; nothing was done."""
 
 
@@ -21,7 +21,7 @@ class PostgresWork(Generic[T]):
     function: str
     args: tuple[str, ...]
     read: Callable[[str], T]
-    """What the answer means; raises `Elsewhere` where the function says so."""
+    """What the answer means; raises `OtherDatabase` where the function says so."""
 
     def sql(self, mark: Callable[[int], str]) -> str:
         """Return the statement; `mark` makes the placeholder of an argument, from 1."""

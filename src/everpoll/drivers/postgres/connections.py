@@ -10,7 +10,7 @@ the connection that listens while there is another, so it delays neither notific
 
 Where the server refuses one more (too many for the server, the database or the role), the lanes share what there is,
 and growing is tried again later, spread by chance. The heartbeat goes first: until it is connected, the lanes have one;
-while the server refuses it, they give up what is idle. Never: stands still with connections that others need.
+while the server refuses it, they give up what is idle. Never: keeps idle connections that other processes need.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import NamedTuple
 
-from everpoll.drivers.postgres.dial import CLOSE_TIMEOUT_S, Connection, Dial, part
+from everpoll.drivers.postgres.connector import CLOSE_TIMEOUT_S, Connection, Connector, part
 from everpoll.drivers.postgres.faults import ConnectionsUsedUp
 from everpoll.errors import EverpollError
 from everpoll.policy import Backoff
@@ -73,7 +73,7 @@ class Slot:
         return connection
 
 
-class Wish(NamedTuple):
+class ConnectionRequest(NamedTuple):
     """Which connection a lane wants."""
 
     home: int = 0
@@ -89,14 +89,16 @@ class Connections:
     `ask_for_room` tells the other processes that one of them has no connection for its heartbeat.
     """
 
-    def __init__(self, dial: Dial, size: int = 1, ask_for_room: Callable[[], Awaitable[None]] | None = None) -> None:
-        self.dial = dial
+    def __init__(
+        self, connector: Connector, size: int = 1, ask_for_room: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self.connector = connector
         self._ask_for_room = ask_for_room
         self.home: tuple[int, asyncio.AbstractEventLoop] | None = None
         self.breaks = 0
         """How often a connection broke: after that the server may have forgotten what it had answered."""
         self._slots = [Slot() for _ in range(size)]
-        self._waiting: list[tuple[Wish, asyncio.Future[Slot]]] = []
+        self._waiting: list[tuple[ConnectionRequest, asyncio.Future[Slot]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._retiring: asyncio.TimerHandle | None = None
         self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
@@ -115,20 +117,20 @@ class Connections:
         """The server processes at the other end: what they notify comes from here."""
         return {int(slot.connection.get_server_pid()) for slot in self._slots if slot.connection and slot.is_live}
 
-    def take(self, wish: Wish) -> Slot | None:
+    def take(self, request: ConnectionRequest) -> Slot | None:
         """Return an idle connection, or None where `borrow` would have to wait. The ordinary case: it costs little."""
-        slot = self._pick(wish)
+        slot = self._pick(request)
         if slot is None or not slot.is_live:
             return None
         slot.is_busy = True
         return slot
 
-    async def borrow(self, wish: Wish) -> Slot:
+    async def borrow(self, request: ConnectionRequest) -> Slot:
         """Return a live connection, for one statement or transaction. Call `put_back` with it, whatever happens."""
         while True:
-            slot = self._pick(wish)
+            slot = self._pick(request)
             if slot is None:
-                slot = await self._turn(wish)
+                slot = await self._turn(request)
             slot.is_busy = True
             if slot.is_live:
                 return slot
@@ -138,7 +140,7 @@ class Connections:
                 self._refused(slot, error)
                 has_others = any(one is not slot and (one.is_live or one.is_busy) for one in self._slots)
                 self.put_back(slot)
-                if not has_others or wish.only is not None:
+                if not has_others or request.only is not None:
                     raise
             except BaseException:
                 self.put_back(slot)
@@ -163,7 +165,7 @@ class Connections:
             with contextlib.suppress(RuntimeError):
                 connection.terminate()
 
-    def come_home(self) -> None:
+    def bind_to_event_loop(self) -> None:
         """Drop the connections of another event loop, or of the parent of a fork, without using them."""
         here = (os.getpid(), asyncio.get_running_loop())
         if self.home == here:
@@ -182,7 +184,7 @@ class Connections:
 
     async def close(self) -> None:
         """Close every connection, gracefully if that is quick, else at once."""
-        self.come_home()
+        self.bind_to_event_loop()
         if self._retiring is not None:
             self._retiring.cancel()
             self._retiring = None
@@ -190,7 +192,7 @@ class Connections:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 for slot in self._slots:
                     if slot.is_busy:
-                        await self._turn(Wish(only=slot))
+                        await self._turn(ConnectionRequest(only=slot))
                     self._part(slot)
                     slot.is_busy = False
                 await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -198,14 +200,14 @@ class Connections:
             self.drop(slot)
         self.breaks += 1
 
-    def heartbeats(self) -> Dial:
+    def heartbeats(self) -> Connector:
         """Return how heartbeats connect: from threads of their own, and before the lanes."""
-        return self.dial.for_heartbeat(
+        return self.connector.for_heartbeat(
             lambda: self._from_thread(self._heartbeat_connected), lambda: self._from_thread(self._heartbeat_refused)
         )
 
     def await_heartbeat(self) -> None:
-        """Do with one connection until the heartbeat that is about to connect has its own."""
+        """Open no second connection until the heartbeat, which is about to connect, has its own."""
         self._heartbeat_due_at = asyncio.get_running_loop().time() + HEARTBEAT_DUE_S
         self._heartbeat_here.clear()
 
@@ -242,31 +244,33 @@ class Connections:
         for slot in self._extra():
             self.leave(slot)
 
-    def _pick(self, wish: Wish) -> Slot | None:
-        if wish.only is not None:
-            return None if wish.only.is_busy else wish.only
-        home = self._slots[min(wish.home, self.size - 1)]
-        if home.is_live and not home.is_busy and not (wish.is_slow and home.on_drop is not None):
+    def _pick(self, request: ConnectionRequest) -> Slot | None:
+        if request.only is not None:
+            return None if request.only.is_busy else request.only
+        home = self._slots[min(request.home, self.size - 1)]
+        if home.is_live and not home.is_busy and not (request.is_slow and home.on_drop is not None):
             return home
         idle = [slot for slot in (home, *self._slots) if not slot.is_busy]
-        may_grow = self._may_grow(wish)
-        if wish.opens and may_grow and not home.is_busy:
+        may_grow = self._may_grow(request)
+        if request.opens and may_grow and not home.is_busy:
             return home
-        if wish.is_slow and any(slot.on_drop is None and (slot.is_live or may_grow) for slot in self._slots):
+        if request.is_slow and any(slot.on_drop is None and (slot.is_live or may_grow) for slot in self._slots):
             idle = [slot for slot in idle if slot.on_drop is None]
         live = next((slot for slot in idle if slot.is_live), None)
         return live or (next(iter(idle), None) if may_grow else None)
 
-    def _may_grow(self, wish: Wish) -> bool:
+    def _may_grow(self, request: ConnectionRequest) -> bool:
         if not any(slot.is_live or slot.is_busy for slot in self._slots):
             return True
         # A slow statement waits for no heartbeat: it would hold up the one connection that there is.
-        return asyncio.get_running_loop().time() >= max(self._grow_at, 0.0 if wish.is_slow else self._heartbeat_due_at)
+        return asyncio.get_running_loop().time() >= max(
+            self._grow_at, 0.0 if request.is_slow else self._heartbeat_due_at
+        )
 
-    async def _turn(self, wish: Wish) -> Slot:
+    async def _turn(self, request: ConnectionRequest) -> Slot:
         """Wait in line; what is handed over counts as busy."""
         turn: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
-        entry = (wish, turn)
+        entry = (request, turn)
         self._waiting.append(entry)
         try:
             return await turn
@@ -278,8 +282,8 @@ class Connections:
             self._waiting = [one for one in self._waiting if one is not entry]
 
     def _serve(self) -> None:
-        for wish, turn in self._waiting:
-            if not turn.done() and (slot := self._pick(wish)) is not None:
+        for request, turn in self._waiting:
+            if not turn.done() and (slot := self._pick(request)) is not None:
                 slot.is_busy = True
                 turn.set_result(slot)
 
@@ -288,7 +292,7 @@ class Connections:
         self._emptied(slot)
         if (wait_s := self._open_at - event_loop.time()) > 0:
             await asyncio.sleep(wait_s)
-        slot.connection = await self.dial.connect()
+        slot.connection = await self.connector.connect()
         if all(one.is_live for one in self._slots):
             self._refusals = 0
         if self._retiring is None and self._extra():

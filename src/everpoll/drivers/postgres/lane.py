@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import asyncpg
 
 from everpoll.drivers.postgres import faults
-from everpoll.drivers.postgres.connections import Connections, Slot, Wish
-from everpoll.drivers.postgres.dial import SHARED_STATEMENT_TRIES, Connection, Dial
+from everpoll.drivers.postgres.connections import ConnectionRequest, Connections, Slot
+from everpoll.drivers.postgres.connector import SHARED_STATEMENT_TRIES, Connection, Connector
 
-__all__ = ["Connection", "Dial", "Lane"]
+__all__ = ["Connection", "Connector", "Lane"]
 
 T = TypeVar("T")
 
@@ -29,14 +29,14 @@ KEEP_MEMORY = "select octet_length(repeat(x, 2048)) from (select repeat('x', 204
 
 
 class Lane:
-    """A way for one kind of call; a busy one for large answers, again and again; a slow one for what may take long.
+    """Runs calls of one kind, one at a time. Busy: most answers are large. Slow: a call may take long.
 
     `on_connect` is called before the first statement, and before the next one after any connection of the store broke.
     """
 
     def __init__(
         self,
-        connections: Connections | Dial,
+        connections: Connections | Connector,
         home: int = 0,
         *,
         is_busy: bool = False,
@@ -45,8 +45,8 @@ class Lane:
         on_connect: Callable[[], None] | None = None,
     ) -> None:
         self._connections = connections if isinstance(connections, Connections) else Connections(connections)
-        self._dial = self._connections.dial
-        self._wish = Wish(home, is_slow, opens)
+        self._connector = self._connections.connector
+        self._request = ConnectionRequest(home, is_slow, opens)
         self._is_busy = is_busy
         self._on_connect = on_connect
         self._last: Slot | None = None
@@ -68,31 +68,31 @@ class Lane:
 
     async def call(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         """Do something with the connection; raise its errors as those of the contract."""
-        self._come_home()
-        reach = self._dial.reach
+        self._bind_to_event_loop()
+        reach = self._connector.reach
         try:
-            async with asyncio.timeout(self._dial.address.command_timeout_s), self._lock:
+            async with asyncio.timeout(self._connector.address.command_timeout_s), self._lock:
                 answer = await self._use(use)
         except Exception as error:
             if faults.is_outage(error):
                 self._connections.breaks += 1
                 reach.lost()
-            if (meant := faults.while_asking(error, self._dial.address)) is None:
+            if (meant := faults.while_asking(error, self._connector.address)) is None:
                 raise
             raise meant from error
         if reach.is_away:
             reach.reached()
         return answer
 
-    def stay(self) -> Slot:
+    def pin_connection(self) -> Slot:
         """Use only the connection that was used last from now on."""
         assert self._last is not None, "nothing was asked yet"
-        self._wish = Wish(only=self._last)
+        self._request = ConnectionRequest(only=self._last)
         return self._last
 
     async def _use(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         for tries_left in range(SHARED_STATEMENT_TRIES, -1, -1):
-            slot = self._connections.take(self._wish) or await self._connections.borrow(self._wish)
+            slot = self._connections.take(self._request) or await self._connections.borrow(self._request)
             try:
                 if self._is_busy and not slot.is_warm:
                     await _warm(slot)
@@ -101,12 +101,12 @@ class Lane:
                     self._connected()
                 return await use(slot.connection)
             except BaseException as error:
-                if not _spares_connection(error):
+                if not _keeps_connection(error):
                     self._connections.drop(slot)
                 if not (tries_left and faults.is_shared_statement(error)):
                     raise
                 # Refused before anything was executed: it may be asked again, on a connection with a fresh memory.
-                self._dial.shares_statements()
+                self._connector.shares_statements()
                 self._connections.drop(slot)
             finally:
                 self._connections.put_back(slot)
@@ -117,8 +117,8 @@ class Lane:
         if self._on_connect is not None:
             self._on_connect()
 
-    def _come_home(self) -> None:
-        self._connections.come_home()
+    def _bind_to_event_loop(self) -> None:
+        self._connections.bind_to_event_loop()
         if self._home is not self._connections.home:
             self._home, self._lock, self._last = self._connections.home, asyncio.Lock(), None
 
@@ -140,7 +140,7 @@ async def _warm(slot: Slot) -> None:
     slot.is_warm = True
 
 
-def _spares_connection(error: BaseException) -> bool:
+def _keeps_connection(error: BaseException) -> bool:
     """Return whether the connection may go on. After a cancellation, also by a timeout, it may still be busy."""
     if isinstance(error, asyncpg.PostgresError):
         return not faults.ends_connection(error)

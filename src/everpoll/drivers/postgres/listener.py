@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from everpoll.drivers.postgres import faults
 from everpoll.drivers.postgres.connections import Connections, Slot
-from everpoll.drivers.postgres.dial import Connection
+from everpoll.drivers.postgres.connector import Connection
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.push import PushTask
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
@@ -32,7 +32,7 @@ from everpoll.policy import Backoff, human
 
 logger = logging.getLogger("everpoll.stores")
 
-# What is said on a channel; anything else is not for us.
+# The payloads of everpoll's own notifications; others are ignored.
 WAKE, CANCEL, ROOM = "", "c", "r"
 
 PROVE_S = 30.0
@@ -41,11 +41,11 @@ RETRY = Backoff("50ms", cap="5s", jitter=0.2)
 PROVE = "select pg_notify($1, '')"
 ASK = "select pg_notify($1, $2)"
 SESSION = "select pg_backend_pid()"
-MEETINGS = 4
+COMPARISONS = 4
 """How often a session is compared with that of another connection before it counts as our own. A pooler that deals
 sessions by turns, or the most recently used one, is found out by the first."""
 UNLISTEN_TRIES = 10
-DEAF = Backoff("5s", factor=3, cap="10m", jitter=0.2)
+NO_NOTIFICATIONS = Backoff("5s", factor=3, cap="10m", jitter=0.2)
 """Where notifications do not arrive although the connection works, a pooler stands between: that rarely changes."""
 
 
@@ -58,13 +58,13 @@ class Listener:
         """`on_reconnect` is called in the event loop, while any part listens, when the server was away and is back."""
         self._connections = connections
         self._on_reconnect = on_reconnect
-        self._dial = connections.dial
+        self._connector = connections.connector
         self._channel = channel
         self._teller = teller
         self._push = PushTask(self._listen, "everpoll-listener")
         self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
         self._warnings = RepeatedWarnings(logger, "listening for notifications", event_loop_time)
-        self._dial.reach.subscribe(lambda: self._push.from_thread(self._is_back))
+        self._connector.reach.subscribe(lambda: self._push.from_thread(self._is_back))
 
     @property
     def has_push(self) -> bool:
@@ -111,7 +111,7 @@ class Listener:
                         await connection.listen()
                 self._push.fail()
                 deaf += 1
-                wait_s = DEAF.delay(deaf, self._rng)
+                wait_s = NO_NOTIFICATIONS.delay(deaf, self._rng)
                 logger.warning(
                     "notifications of Postgres do not arrive, as behind a transaction pooler: polling instead; "
                     "next try in %s",
@@ -123,11 +123,11 @@ class Listener:
                 failures += 1
                 wait_s = RETRY.delay(failures, self._rng)
                 self._log_break(error, wait_s, was_dropped=connection.was_dropped)
-                await self._dial.reach.wait(wait_s)
+                await self._connector.reach.wait(wait_s)
 
     def _log_break(self, error: Exception, wait_s: float, *, was_dropped: bool) -> None:
-        known = isinstance(error, EverpollError) or faults.while_asking(error, self._dial.address) is not None
-        said = self._dial.address.masked(str(error) or type(error).__name__)
+        known = isinstance(error, EverpollError) or faults.while_asking(error, self._connector.address) is not None
+        said = self._connector.address.masked(str(error) or type(error).__name__)
         message = "listening for notifications broke off: %s; again in %s"
         if was_dropped:
             logger.debug(message, said, human(wait_s))
@@ -167,8 +167,8 @@ class ListeningConnection:
     async def open(self) -> bool:
         """Begin to listen; return whether notifications arrive."""
         await self._connections.heartbeat_is_here()
-        session = await self._lane.call(self._meet)
-        self._slot = self._lane.stay()
+        session = await self._lane.call(self._compare_session)
+        self._slot = self._lane.pin_connection()
         self._slot.on_drop = self._dropped
         async with asyncio.timeout(ANSWER_S * 2):
             if session != self._connection.get_server_pid() and await self._is_shared(session):
@@ -199,14 +199,14 @@ class ListeningConnection:
             self._slot.on_drop = None
             self._connections.leave(self._slot)
 
-    async def _meet(self, connection: Connection) -> int:
+    async def _compare_session(self, connection: Connection) -> int:
         self._connection = connection
         return int(await connection.fetchval(SESSION))
 
     async def _is_shared(self, session: int) -> bool:
         """Return whether a pooler shares our server session with others. One connection alone cannot tell."""
         other = Lane(self._connections, is_slow=True)  # keeps off the connection that is to listen
-        for _ in range(MEETINGS):
+        for _ in range(COMPARISONS):
             if await other.value(SESSION) == session:
                 return True
             if await self._lane.value(SESSION) != session:

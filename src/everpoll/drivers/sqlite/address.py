@@ -1,4 +1,4 @@
-"""The address of a file: `sqlite:///relative.db`, `sqlite:////absolute.db`, and what may stand behind the `?`.
+"""The address of a file: `sqlite:///relative.db`, `sqlite:////absolute.db`, and what may follow the `?`.
 
 Promises: a relative path is read against the directory at that moment and stays that file. Percent-escapes are
 understood, so that any name can be written (`%3F` for a question mark). Never: touches the file.

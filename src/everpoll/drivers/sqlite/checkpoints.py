@@ -31,7 +31,7 @@ GLANCE_S = 0.05
 COMMIT_BYTES, MEASURE_BYTES = 32 * 1024, 256 * 1024
 """What a group of operations writes beside its payloads, roughly; after how much of it the log is measured."""
 LARGE = 4
-"""Times the bound: then a reader that stays is worth a warning."""
+"""Warn of a reader that stays once the log is this many times its bound."""
 
 
 class Checkpoints:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.faults import BUSY, code_of
-from everpoll.drivers.sqlite.place import Paths, Place
+from everpoll.drivers.sqlite.file_identities import FileIdentities, Paths
 from everpoll.errors import StoreUnavailable
 
 PATIENCE_S = 5.0
@@ -63,7 +63,7 @@ class Connection(sqlite3.Connection):
 
     path: Path
     paths: Paths
-    place: Place
+    place: FileIdentities
     _checked_at = _look_at = 0.0
 
     @property
@@ -85,21 +85,23 @@ class Connection(sqlite3.Connection):
             self._look_at = 0.0
             self._judge(found)
 
-    def _judge(self, found: Place) -> None:
+    def _judge(self, found: FileIdentities) -> None:
         """Raise, unless the others were only made since."""
         before = self.place
         if found.main != before.main:
-            raise Displaced(self.path)
+            raise FileReplaced(self.path)
         if before.log is not None and found.log in (before.log, None) and found.shm in (before.shm, None):
             # No other program has opened the database since: that would have created the missing file.
             missing = self.paths.log if found.log is None else self.paths.shm
             raise Deleted(missing, self.path, is_saved=self._save_log())
         if before.log is not None:
-            raise SplitUp(self.paths.log if found.log != before.log else self.paths.shm)
+            raise FilesReplacedInUse(self.paths.log if found.log != before.log else self.paths.shm)
         self.place = found
 
     def _save_log(self) -> bool:
-        """Copy what only this connection and its like can still read into the database; whether all of it is there.
+        """Copy what the deleted log holds into the database; return whether all of it is copied.
+
+        Only connections that opened the log before it was deleted can read it.
 
         It empties the deleted log, too: were that put back one day, old pages would overwrite newer ones.
         """
@@ -162,7 +164,7 @@ class Connection(sqlite3.Connection):
                 self.execute("rollback")
 
 
-class Displaced(StoreUnavailable):
+class FileReplaced(StoreUnavailable):
     """The path leads to another file, or to none."""
 
     def __init__(self, path: Path) -> None:
@@ -177,7 +179,7 @@ class Displaced(StoreUnavailable):
         return True
 
 
-class Deleted(Displaced):
+class Deleted(FileReplaced):
     """The `-wal` or the `-shm` file is gone, and with it what only it held, unless that can be saved now."""
 
     def __init__(self, missing: str, path: Path, *, is_saved: bool) -> None:
@@ -196,7 +198,7 @@ class Deleted(Displaced):
         return self.is_saved
 
 
-class SplitUp(Displaced):
+class FilesReplacedInUse(FileReplaced):
     """Another program has opened the database with new files, while this one still used the old ones."""
 
     def __init__(self, path: str) -> None:
@@ -211,7 +213,7 @@ def connect(address: SqliteAddress, *, patience_s: float, create: bool = False, 
     """Open a connection. Statements that meet a lock wait for `patience_s`, until the caller sets it otherwise."""
     path, paths = address.path, Paths(str(address.path))
     if not create and not path.exists():
-        raise Displaced(path)
+        raise FileReplaced(path)
     give_up_at = time.monotonic() + patience_s
     while True:
         _wait_for_old_connections(path, paths, patience_s)
@@ -222,7 +224,7 @@ def connect(address: SqliteAddress, *, patience_s: float, create: bool = False, 
             return con
         con.close()
         if time.monotonic() >= give_up_at:
-            raise SplitUp(paths.log)
+            raise FilesReplacedInUse(paths.log)
 
 
 @contextlib.contextmanager
@@ -265,7 +267,7 @@ def _opened(address: SqliteAddress, paths: Paths, patience_s: float, mode: str, 
     return con
 
 
-def _has_the_files_of(con: Connection, before: Place) -> bool:
+def _has_the_files_of(con: Connection, before: FileIdentities) -> bool:
     """Return whether it is known which files a new connection has: none was deleted or replaced while it was opened.
 
     That happens where another process closes the last connection, which deletes them, at the same moment.

@@ -7,7 +7,7 @@ value cannot be used, is `BadInput`. A mistake in our own SQL stays what it is: 
 import sqlite3
 from pathlib import Path
 
-from everpoll.drivers.empty_places import nothing_in
+from everpoll.drivers.no_tables import no_tables_in
 from everpoll.errors import BadInput, EverpollError, StoreUnavailable
 
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -73,7 +73,7 @@ def explained(error: Exception, path: Path, *, opening: bool = False) -> Excepti
     if code == sqlite3.SQLITE_TOOBIG:
         return BadInput(f"{path}: a value is larger than SQLite can store ({error})")
     if code == sqlite3.SQLITE_ERROR and "no such table: everpoll_" in str(error):
-        return nothing_in(str(path.absolute()), "the file")
+        return no_tables_in(str(path.absolute()), "the file")
     if code not in WHAT_TO_DO:
         return error
     kind = BadInput if opening and code in UNUSABLE else StoreUnavailable

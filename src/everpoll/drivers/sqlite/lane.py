@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from everpoll.drivers.sqlite.address import SqliteAddress
-from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection, Displaced, connect
+from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection, FileReplaced, connect
 from everpoll.drivers.sqlite.faults import BROKEN, code_of, explained
 from everpoll.errors import NotRunning
 
@@ -30,18 +30,18 @@ HAND_OVER_S = 0.000001  # about fifty times that, as systems sleep
 GROUP = 64
 """Operations that share a commit and an answer; more would make the first wait longer for its answer."""
 GROUP_BYTES = LOG_BYTES
-"""… and after so many bytes no more of them: a transaction makes the log as large as it is itself."""
+"""A group takes no more operations after so many bytes: the log grows by the size of a transaction."""
 STOP_S = 5.0
 ABANDONED_STEPS = 100_000
-"""Of SQLite's machine, some milliseconds: so often a reading statement looks whether its caller still waits."""
+"""Steps of SQLite's virtual machine, some milliseconds: a read checks so often whether its caller still waits."""
 WATCH_S = 2.0
-"""How often an idle lane looks after its files: while it has a deleted one open, no other lane can connect."""
+"""How often an idle lane checks its files: while it has a deleted file open, no other lane can connect."""
 
 logger = logging.getLogger("everpoll.stores")
 
 
 class Op(Generic[T]):
-    """One operation on its way. `run` may be called more than once: a group that fails is run again one by one."""
+    """One submitted operation. `run` may be called more than once: if a group fails, its operations run one by one."""
 
     __slots__ = ("cancel", "due_s", "error", "future", "is_last", "peek", "run", "size", "unwanted", "value", "wakes")
 
@@ -58,17 +58,20 @@ class Op(Generic[T]):
     ) -> None:
         self.run = run
         self.wakes = wakes
-        """Ring the bell when it is committed."""
+        """Whether to wake the listeners of the file when it is committed."""
         self.cancel = cancel
-        """… and say that a running task may have to be canceled."""
+        """Whether that wake says that a running task may have to be canceled."""
         self.due_s = due_s
-        """… and when what it is about falls due."""
+        """In how many seconds the task of that wake falls due."""
         self.size = size
         """Roughly how many bytes it writes."""
         self.peek = peek
-        """Where nothing is to be written, the answer without a transaction; None if there may be something."""
+        """Returns the answer without a transaction if there is nothing to write, else None."""
         self.unwanted = unwanted
-        """What to do with the result if the caller was canceled meanwhile. Not even begun, it is dropped instead."""
+        """What to do with the result if the caller was canceled meanwhile.
+
+        An operation that has not begun is dropped.
+        """
         self.is_last = False
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.value: T | None = None
@@ -76,7 +79,7 @@ class Op(Generic[T]):
 
     @property
     def is_dropped(self) -> bool:
-        """No caller waits for it, and it is of a kind that then must not happen."""
+        """Whether to drop the operation: its caller was canceled, and without a caller it must not run."""
         return self.unwanted is not None and self.future.cancelled()
 
     def answer(self) -> None:
@@ -95,7 +98,7 @@ class Lane:
 
     cache_kb = 4_000
     may_stop = True
-    """What no caller waits for any more is stopped: it changes nothing."""
+    """Whether an operation is stopped once its caller is canceled. A read can be: it changes nothing."""
 
     def __init__(
         self, name: str, address: SqliteAddress, patience_s: float, check: Callable[[Connection], None]
@@ -122,7 +125,7 @@ class Lane:
         self._inbox.put(op)
         return op.future
 
-    def hand_over(self) -> None:
+    def yield_to_thread(self) -> None:
         """Let the thread go on, if it has something to do.
 
         Each statement that returns waits for the interpreter's lock, and a busy event loop keeps that for longer than
@@ -179,7 +182,7 @@ class Lane:
         return ops
 
     def _left_behind(self) -> list[Op[Any]]:
-        """Return what another thread has submitted just behind the last one."""
+        """Return what another thread has submitted just after the last one."""
         ops: list[Op[Any]] = []
         while not self._inbox.empty():
             op = self._inbox.get_nowait()
@@ -222,11 +225,11 @@ class Lane:
         """Give these operations this error, and the connection up if it cannot be trusted any more."""
         if self._con is not None:
             self._con.undo()
-        if isinstance(error, Displaced) and str(error) != self._logged:
+        if isinstance(error, FileReplaced) and str(error) != self._logged:
             self._logged = str(error)
             logger.error("%s", error)
         is_broken = isinstance(error, sqlite3.Error) and code_of(error) in BROKEN
-        if is_broken or (isinstance(error, Displaced) and error.must_close):
+        if is_broken or (isinstance(error, FileReplaced) and error.must_close):
             self._disconnect()
         explained_error = explained(error, self._address.path)
         if explained_error is not error:

@@ -1,13 +1,13 @@
 """The lane for writing: one thread per store, group commit, and a look for commits of other processes.
 
-    operations ──▶ begin · run each · commit ──▶ still that file? ──▶ answers, bell
+    operations ──▶ begin · run each · commit ──▶ still that file? ──▶ answers, then wakes
                      └── one fails: roll back, and each alone: it must not take the others with it
 
-Promises: an operation is answered only after its commit, and only if the path still leads to the file that has it.
-Nothing but this thread, and the heartbeat, writes in this process. A commit of another connection rings the bell
-within 80 ms, and within 20 ms for a second after the one before: `pragma data_version` costs 4 us, and an idle
-process about 0.2 s of CPU a minute. Never: rings for a cancel that was rung for before. A beat that it hurries is a
-commit itself, which others hear, so two processes would wake each other for ever.
+Promises: an operation is answered only after its commit, and only if the path still leads to the file that has it. In
+this process only this thread and the heartbeat write. A commit of another connection wakes the listeners within 80 ms,
+and within 20 ms for a second after the previous one: `pragma data_version` costs 4 us, which makes about 0.2 s of CPU a
+minute for an idle process. Never: wakes twice for the same cancel. A wake for a cancel causes an early heartbeat, which
+is a commit itself, so two processes would wake each other for ever.
 """
 
 import sqlite3
@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any
 
 from everpoll.drivers.sqlite.address import SqliteAddress
-from everpoll.drivers.sqlite.bell import Bell
 from everpoll.drivers.sqlite.checkpoints import Checkpoints
-from everpoll.drivers.sqlite.connection import Connection, Displaced
+from everpoll.drivers.sqlite.connection import Connection, FileReplaced
 from everpoll.drivers.sqlite.faults import BUSY, code_of
+from everpoll.drivers.sqlite.file_listeners import FileListeners
 from everpoll.drivers.sqlite.lane import Lane, Op
 from everpoll.drivers.wake import Wake
 from everpoll.errors import EverpollError
@@ -41,11 +41,11 @@ class Writer(Lane):
         address: SqliteAddress,
         patience_s: float,
         check: Callable[[Connection], None],
-        bell: Bell,
+        file_listeners: FileListeners,
         cancels: Callable[[Connection], frozenset[int]],
     ) -> None:
         super().__init__(name, address, patience_s, check)
-        self._bell = bell
+        self._file_listeners = file_listeners
         self._cancels_in = cancels
         self._listening = False
         self._version: int | None = None
@@ -88,7 +88,7 @@ class Writer(Lane):
             con.check_place()
         except Exception as error:  # noqa: BLE001 - see above
             self._failed(error, ops)
-            if len(ops) > 1 and self._con is not None and not isinstance(error, Displaced):
+            if len(ops) > 1 and self._con is not None and not isinstance(error, FileReplaced):
                 for op in ops:
                     self._perform([op])
 
@@ -115,14 +115,14 @@ class Writer(Lane):
     def _after_answers(self, ops: list[Op[Any]]) -> None:
         woken = [op for op in ops if op.wakes and op.error is None]
         if woken:
-            self._bell.ring(Wake(any(op.cancel for op in woken), min(op.due_s for op in woken)))
+            self._file_listeners.wake(Wake(any(op.cancel for op in woken), min(op.due_s for op in woken)))
 
     def _rest_s(self) -> float | None:
         return max(0.0, self._look_at - time.monotonic()) if self._listening else super()._rest_s()
 
     def _rested(self, *, is_idle: bool) -> None:
         if self._listening and time.monotonic() >= self._look_at:
-            self._look_around()
+            self._check_for_commits()
         else:
             super()._rested(is_idle=is_idle)
         if self._con is not None and not self._stopping:
@@ -133,8 +133,8 @@ class Writer(Lane):
             self._checkpoints.disk_is_full()
         super()._failed(error, ops)
 
-    def _look_around(self) -> None:
-        """Ring the bell if another connection has committed."""
+    def _check_for_commits(self) -> None:
+        """Wake the listeners if another connection has committed."""
         rest_s = ALERT_S if time.monotonic() < self._alert_until else IDLE_S
         try:
             con = self._connected()
@@ -142,7 +142,7 @@ class Writer(Lane):
             (version,) = con.execute("pragma data_version").fetchone()
             if version != self._version:
                 cancels = self._cancels_in(con)
-                self._bell.ring(Wake(cancel=bool(cancels - self._cancels)))
+                self._file_listeners.wake(Wake(cancel=bool(cancels - self._cancels)))
                 if self._version is not None:
                     self._alert_until = time.monotonic() + ALERT_FOR_S
                     rest_s = ALERT_S

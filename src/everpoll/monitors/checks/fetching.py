@@ -43,7 +43,7 @@ class _Pace(NamedTuple):
     """The mean time between two granted slots."""
 
 
-class _Flight:
+class _RequestUnderWay:
     """One request in flight, and the callers that wait for its answer."""
 
     __slots__ = ("waiting",)
@@ -60,7 +60,7 @@ class Fetching:
         self._most_waiting = most_waiting
         self.most_in_all = most_in_all
         self._turns: dict[int, asyncio.Future[None]] = {}
-        self._flights: dict[Hashable, _Flight] = {}
+        self._flights: dict[Hashable, _RequestUnderWay] = {}
         self._tickets = 0
         self._paces: dict[str, _Pace] = {}
         """The pace of each host for which looks wait."""
@@ -78,7 +78,7 @@ class Fetching:
             if answer is not None:
                 return answer
             # The caller that sent the request was canceled: one of the waiting callers sends it again.
-        flight = self._flights[key] = _Flight()
+        flight = self._flights[key] = _RequestUnderWay()
         self._tickets += 1
         ticket = self._tickets
         try:
@@ -96,7 +96,7 @@ class Fetching:
         self._land(key, flight, answer, None)
         return answer
 
-    def _land(self, key: Hashable, flight: _Flight, answer: Any, error: BaseException | None) -> None:
+    def _land(self, key: Hashable, flight: _RequestUnderWay, answer: Any, error: BaseException | None) -> None:
         del self._flights[key]
         for landed in flight.waiting:
             if landed.done():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from everpoll.engine.meter import PollerHealth
 from everpoll.engine.options import WorkerOptions
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.http import HttpClient
 from everpoll.monitors.alerts.channels import Channels
@@ -46,7 +46,7 @@ class Runtime:
         looking = Looking(self._client, self._fetching)
         self._checks = Checks(store, looking, self.recorder, KnownDependencies(store), self._alerts.rows, notify)
         self._upkeep = Upkeep(store)
-        self._works = Works(more_queues=self._alerts.queues)
+        self._works = WorkRegistry(more_queues=self._alerts.queues)
         for work in (self._checks.work, self._upkeep.work, *self._alerts.works):
             self._works.add(work)
         self._worker: Worker | None = None

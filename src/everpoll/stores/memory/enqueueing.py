@@ -54,7 +54,7 @@ class MemoryEnqueueing(MemoryState):
             if known.state == "queued" and known.takes is None:
                 self._replace(known, task, delay_s)
                 return Enqueued(known.id, is_new=False)
-            self._index.let_go_of_key(known)
+            self._index.release_key(known)
             known = None
         if known is not None:
             return Enqueued(known.id, is_new=False)

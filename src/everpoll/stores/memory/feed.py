@@ -59,7 +59,7 @@ class Feed:
         return [events[seq] for seq in sorted(events, reverse=True) if seq < 0][:limit]
 
     def page(self, after: str | None, limit: int) -> EventPage:
-        """Return the events behind a position."""
+        """Return the events after a position."""
         if after is None:
             return EventPage((), str(self._last))
         place = place_in_feed(after)

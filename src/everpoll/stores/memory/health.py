@@ -28,10 +28,10 @@ from everpoll.stores.health import (
     Step,
 )
 from everpoll.stores.health_answers import (
-    asked,
     check_limit,
     dependency_of,
     error_of,
+    history_request,
     latencies_of,
     latest_of,
     looks_of,
@@ -109,7 +109,7 @@ class MemoryHealth:
 
     async def looks(self, service: str, from_at: float, to_at: float, limit: int = 1000) -> list[Look]:
         """See the contract."""
-        wanted = asked(from_at, to_at, limit)
+        wanted = history_request(from_at, to_at, limit)
         with self._lock:
             history = self._history(service)
             return looks_of(wanted, history.between(wanted.from_ms, wanted.to_ms), history.packed(wanted))
@@ -160,7 +160,7 @@ class MemoryHealth:
         self, service: str, dependency: str, from_at: float, to_at: float, limit: int = 1000
     ) -> list[LatencyPoint]:
         """See the contract."""
-        wanted = asked(from_at, to_at, limit)
+        wanted = history_request(from_at, to_at, limit)
         with self._lock:
             history = self._history(service)
             rows = history.between(wanted.from_ms, wanted.to_ms)

@@ -1,4 +1,4 @@
-"""Lines: which queued task is the best, and when the next one falls due.
+"""Lines: which queued task is leased next, and when the next waiting task falls due.
 
     not due yet ──▶ ready: one line for each queue
                 └─▶ limited: one line for each key of a limit in each queue; keys take turns
@@ -105,7 +105,7 @@ class LimitedLines:
         return (line.ranks() for line in self._lines.values())
 
     def heads(self, looking: Looking) -> Iterator[TaskRow]:
-        """Yield the first of each key, beginning behind the key that was served last."""
+        """Yield the first of each key, beginning after the key that was served last."""
         turn = bisect.bisect_right(self._keys, self._served)
         for key in self._keys[turn:] + self._keys[:turn]:
             row = self._lines[key].best(looking)
@@ -116,7 +116,7 @@ class LimitedLines:
                 yield row
 
     def served(self, key: str) -> None:
-        """Note that the key behind this one is next."""
+        """Note that the key after this one is next."""
         self._served = key
 
 

@@ -43,7 +43,7 @@ class MemoryOperations(MemoryState):
         """Make the task due now, so that it learns of the request."""
         now = self._now()
         if row.state == "running":
-            # Behind its lease, also where both come at one instant: so `is_unheard` tells.
+            # Behind its lease, also where both come at one instant: so `changed_while_running` tells.
             row.due_at = max(now, math.nextafter(row.started_at or now, math.inf))
         elif row.due_at > now:
             self._again(row, 0.0)

@@ -19,7 +19,7 @@ from everpoll.stores.contract import (
     TaskPage,
     WorkerInfo,
 )
-from everpoll.stores.limits import size_of, those_that_fit
+from everpoll.stores.limits import fitting_items, size_of
 from everpoll.stores.memory.rows import TaskRow, instant
 from everpoll.stores.memory.state import MemoryState
 from everpoll.stores.task_search import checked
@@ -49,7 +49,7 @@ class MemoryReading(MemoryState):
         """See the contract."""
         with self._lock:
             ended = [row for task_id in task_ids if (row := self._index.history.get(task_id))]
-            found, _ = those_that_fit(ended, lambda row: size_of(row.result))
+            found, _ = fitting_items(ended, lambda row: size_of(row.result))
             return {row.id: None for row in ended} | {row.id: row.end() for row in found}
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
@@ -90,7 +90,7 @@ class MemoryReading(MemoryState):
         """See the contract."""
         with self._lock:
             newest = islice(self._index.newest_first(checked(wanted), after), limit + 1)
-            rows, is_cut = those_that_fit(newest, TaskRow.payload_bytes)
+            rows, is_cut = fitting_items(newest, TaskRow.payload_bytes)
             page = tuple(row.shown() for row in rows[:limit])
             return TaskPage(page, page[-1].id if is_cut or len(rows) > limit else None)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from everpoll.policy.liveness import Sighting
+from everpoll.policy.liveness import OtherWorker
 from everpoll.stores.contract import RESCUE_LIMIT, TRAIL_LIMIT, Beat, EndState, Rescued
 from everpoll.stores.memory.rows import TaskRow
 from everpoll.stores.memory.state import MemoryState
@@ -10,7 +10,7 @@ from everpoll.stores.task_events import LOST_WORKER, OVERDUE, rescued_event
 
 
 class MemoryRescue(MemoryState):
-    """What `MemoryPulse` calls, from any thread."""
+    """What `MemoryHeartbeatConnection` calls, from any thread."""
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """See the contract."""
@@ -24,7 +24,7 @@ class MemoryRescue(MemoryState):
                 is_alive=True,
                 canceled=tuple(one for one in running if (row := self._index.live.get(one)) and row.cancel_requested),
                 others=tuple(
-                    Sighting(other, row.beats, row.lease_s)
+                    OtherWorker(other, row.beats, row.lease_s)
                     for other, row in self._workers.items()
                     if other != incarnation and row.stopped_at is None
                 ),

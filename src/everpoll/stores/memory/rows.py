@@ -60,7 +60,7 @@ class TaskRow:
         return self.new.cancels_itself
 
     @property
-    def is_unheard(self) -> bool:
+    def changed_while_running(self) -> bool:
         """Whether a cancel or a revision came while it ran, so that its lease could not tell."""
         is_asked = self.cancel_requested and self.started_at is not None and self.due_at > self.started_at
         return self.is_revised or is_asked

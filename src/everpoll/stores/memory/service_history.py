@@ -4,10 +4,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from everpoll.stores.health_answers import Asked, PackedRow
+from everpoll.stores.health_answers import HistoryRequest, PackedRow
 from everpoll.stores.health_batches import DependencyRow, ErrorRow
 from everpoll.stores.health_chunks import LookRow
-from everpoll.stores.health_ranges import Cutoffs, Found, Wanted
+from everpoll.stores.health_ranges import Cutoffs, Found, RangeQuery
 from everpoll.stores.health_rolling import ServiceRecord
 
 _instant = attrgetter("at_ms")
@@ -29,21 +29,21 @@ class ServiceHistory:
         rows = [row for row in self.looks.values() if from_ms <= row.at_ms < to_ms]
         return sorted(rows, key=_instant, reverse=True)
 
-    def packed(self, wanted: Asked) -> list[PackedRow]:
+    def packed(self, request: HistoryRequest) -> list[PackedRow]:
         """Return the packed hours of a range, newest first."""
-        hours = sorted(hour for hour in self.record.packed if hour in wanted.hours)
+        hours = sorted(hour for hour in self.record.packed if hour in request.hours)
         return [
             PackedRow(hour, self.record.packed[hour].looks, self.record.packed[hour].latencies)
             for hour in reversed(hours)
         ]
 
-    def found_for(self, wanted: Wanted) -> Found:
-        """Return what there is of what is wanted."""
+    def found_for(self, request: RangeQuery) -> Found:
+        """Return the requested records that exist."""
         record = self.record
         return Found(
-            days={day: rollup for day, rollup in record.days.items() if day in wanted.days},
-            hours={hour: record.hours[hour] for hour in wanted.hours if hour in record.hours},
-            minutes={hour: record.minutes[hour] for hour in wanted.minutes if hour in record.minutes},
+            days={day: rollup for day, rollup in record.days.items() if day in request.days},
+            hours={hour: record.hours[hour] for hour in request.hours if hour in record.hours},
+            minutes={hour: record.minutes[hour] for hour in request.minutes if hour in record.minutes},
             looks=list(self.looks.values()),
             recent=record.recent,
         )

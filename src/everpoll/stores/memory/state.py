@@ -1,4 +1,4 @@
-"""What the memory store holds, and the few moves that its parts share. Everything happens under one lock."""
+"""The state of a memory store, and the changes of it that its parts share. Everything happens under one lock."""
 
 import asyncio
 import threading

@@ -48,7 +48,7 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
     """Tasks in dictionaries."""
 
     has_push = True
-    hand_over = None
+    yield_to_thread = None
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__(clock)
@@ -154,14 +154,14 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
         again = [one for one in settlements if isinstance(one, Again)]
         checked_bytes([task for one in settlements for task in one.follow_ups])
         with self._lock:
-            unheard = any((row := self._index.live.get(one.id)) and row.is_unheard for one in again)
+            changed = any((row := self._index.live.get(one.id)) and row.changed_while_running for one in again)
             # Another task of the same limit may start now.
             limited = any((row := self._index.live.get(one.id)) and row.new.limit for one in settlements)
             lost = {one.id for one in settlements if not self._settle_with_follow_ups(incarnation, one)}
         delays_s = [one.delay_s or 0.0 for one in again]
         delays_s += [max(0.0, task.delay_s) for one in settlements for task in one.follow_ups]
         if delays_s or limited:
-            is_now = unheard or limited or any(one.set_aside for one in again)
+            is_now = changed or limited or any(one.set_aside for one in again)
             self._wake(due_s=0.0 if is_now else min(delays_s))
         return lost
 
@@ -191,7 +191,7 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
             self._end(row, "canceled")
         else:
             # A request that it could not see yet makes it due at once.
-            self._again(row, 0.0 if row.is_unheard else settlement.delay_s)
+            self._again(row, 0.0 if row.changed_while_running else settlement.delay_s)
             row.is_revised = False
         return True
 
@@ -248,12 +248,12 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
         """See the contract. It is never away."""
         await asyncio.sleep(delay_s)
 
-    def pulse(self) -> "MemoryPulse":
+    def heartbeat_connection(self) -> "MemoryHeartbeatConnection":
         """See the contract."""
-        return MemoryPulse(self)
+        return MemoryHeartbeatConnection(self)
 
 
-class MemoryPulse:
+class MemoryHeartbeatConnection:
     """The heartbeat's way in: the store's lock makes it safe from any thread."""
 
     def __init__(self, store: MemoryStore) -> None:

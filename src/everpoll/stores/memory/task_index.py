@@ -58,7 +58,7 @@ class TaskIndex:
             if not self._ended_keys[row.new.kind, row.new.key]:
                 del self._ended_keys[row.new.kind, row.new.key]
 
-    def let_go_of_key(self, row: TaskRow) -> None:
+    def release_key(self, row: TaskRow) -> None:
         """Take the key from a live row."""
         del self._keys[row.new.kind, row.new.key or ""]
         row.new = msgspec.structs.replace(row.new, key=None)

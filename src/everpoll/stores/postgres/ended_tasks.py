@@ -1,7 +1,7 @@
 """Operations on ended tasks: put them back in the queue, or delete them.
 
 Promises: BATCH_LIMIT tasks are one statement. Each statement takes its tasks in the order of their ids, so that two of
-them cannot deadlock, and the callbacks of groups behind all others, so that they wait for members of the same call; a
+them cannot deadlock, and the callbacks of groups after all others, so that they wait for members of the same call; a
 deadlock with an enqueue of the same keys is repeated.
 """
 

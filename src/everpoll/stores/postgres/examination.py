@@ -14,7 +14,7 @@ from typing import Any
 
 from everpoll.drivers.postgres.address import PostgresAddress
 from everpoll.drivers.postgres.connections import Connections
-from everpoll.drivers.postgres.dial import Dial
+from everpoll.drivers.postgres.connector import Connector
 from everpoll.drivers.postgres.faults import ConnectionsUsedUp
 from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.drivers.postgres.listener import ListeningConnection
@@ -35,11 +35,11 @@ from everpoll.stores.examination import (
     HeldTransaction,
     IndexFacts,
     LeaseFacts,
+    NotGathered,
     PushFacts,
     SchemaFacts,
     TableRows,
     TransactionFacts,
-    Unseen,
     gathered,
     nothing_seen,
     unseen,
@@ -59,7 +59,7 @@ class PostgresExaminer:
     def __init__(self, address: PostgresAddress, wall: Callable[[], float] = time.time) -> None:
         self._address = address
         self._wall = wall
-        self._connections = Connections(Dial(address), 2)
+        self._connections = Connections(Connector(address), 2)
         self._lane = Lane(self._connections)
 
     async def examine(self, transaction_age_s: float, listed_kind: str) -> Facts:
@@ -67,7 +67,7 @@ class PostgresExaminer:
         place = f"Postgres at {self._address.place}"
         try:
             reached = await self._reached()
-            if isinstance(reached, Unseen):
+            if isinstance(reached, NotGathered):
                 return nothing_seen(place, reached)
             return await self._facts(place, reached, transaction_age_s, listed_kind)
         finally:
@@ -76,7 +76,7 @@ class PostgresExaminer:
     async def _facts(self, place: str, reached: str, age_s: float, listed_kind: str) -> Facts:
         found = await gathered(self._schema())
         is_fit = isinstance(found, SchemaFacts) and found.is_there and not found.missing
-        unfit = found if isinstance(found, Unseen) else SCHEMA_UNFIT
+        unfit = found if isinstance(found, NotGathered) else SCHEMA_UNFIT
         lane = self._lane
         return Facts(
             place=place,
@@ -95,12 +95,12 @@ class PostgresExaminer:
             push=await gathered(self._push(), PUSH_S),
         )
 
-    async def _reached(self) -> str | Unseen:
+    async def _reached(self) -> str | NotGathered:
         try:
             async with asyncio.timeout(CONNECT_S):
                 return str((await self._ask(sql.WHERE))[0][0])
         except ConnectionsUsedUp as error:
-            return Unseen(str(error), NO_CONNECTION)
+            return NotGathered(str(error), NO_CONNECTION)
         except (EverpollError, TimeoutError) as error:
             return unseen(error, CONNECT_S)
 
@@ -216,5 +216,5 @@ class PostgresExaminer:
         return PushFacts(arrives=arrives, took_s=time.monotonic() - began)
 
 
-def _frozen(found: "list[Any] | Unseen") -> "tuple[Any, ...] | Unseen":
-    return found if isinstance(found, Unseen) else tuple(found)
+def _frozen(found: "list[Any] | NotGathered") -> "tuple[Any, ...] | NotGathered":
+    return found if isinstance(found, NotGathered) else tuple(found)

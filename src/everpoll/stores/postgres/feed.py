@@ -1,6 +1,6 @@
 """Events as they are read: those of one task, and the feed of all.
 
-Promises: nothing ever appears in front of a position that was returned, whatever order transactions commit in. The feed
+Promises: nothing ever appears before a position that was returned, whatever order transactions commit in. The feed
 ends before the first event that a transaction may still commit, so a transaction that has appended events and stays
 open holds it up. No other transaction does (decision 19).
 """
@@ -43,7 +43,7 @@ async def of_tasks(lane: Lane, after: Mapping[int, int], limit: int) -> list[Eve
 
 
 async def page(lane: Lane, after: str | None, limit: int) -> EventPage:
-    """Return the events behind a position."""
+    """Return the events after a position."""
     if after is None:
         return EventPage((), str(await lane.value(NOW)))
     rows = await lane.rows(BEHIND, place_in_feed(after), limit)

@@ -26,7 +26,7 @@ from everpoll.stores.health import (
     Retention,
     Step,
 )
-from everpoll.stores.health_answers import asked, check_limit
+from everpoll.stores.health_answers import check_limit, history_request
 from everpoll.stores.health_batches import batch_of
 from everpoll.stores.health_limits import check_name, check_names, dependency_name, milliseconds
 from everpoll.stores.health_ranges import buckets_of, for_buckets, for_summary, summary_of
@@ -69,7 +69,7 @@ class PostgresHealth(HealthSettings):
     async def looks(self, service: str, from_at: float, to_at: float, limit: int = 1000) -> list[Look]:
         """See the contract."""
         check_name("service", service)
-        return await health_reading.looks(self._reads, service, asked(from_at, to_at, limit))
+        return await health_reading.looks(self._reads, service, history_request(from_at, to_at, limit))
 
     async def last_looks(self, services: Sequence[str], n: int) -> dict[str, list[LookPoint]]:
         """See the contract."""
@@ -98,7 +98,7 @@ class PostgresHealth(HealthSettings):
     ) -> list[LatencyPoint]:
         """See the contract."""
         check_name("service", service)
-        name, wanted = dependency_name(dependency), asked(from_at, to_at, limit)
+        name, wanted = dependency_name(dependency), history_request(from_at, to_at, limit)
         return await health_reading.latencies(self._reads, service, name, wanted)
 
     async def rollups(self, service: str, step: Step, from_at: float, to_at: float) -> list[Bucket]:

@@ -1,6 +1,6 @@
 """Reading what is recorded about services. One statement for each answer, so one snapshot.
 
-Promises: what is asked for is found by its service, its hour or its day, see `functions/health_*.sql`.
+Promises: what a caller requests is found by its service, its hour or its day, see `functions/health_*.sql`.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from everpoll.drivers.postgres.lane import Lane
 from everpoll.policy import Availability
 from everpoll.stores.health import DependencyInfo, Edge, EdgePage, ErrorEntry, LatencyPoint, Look, LookPoint
 from everpoll.stores.health_answers import (
-    Asked,
+    HistoryRequest,
     PackedRow,
     dependency_of,
     error_of,
@@ -24,7 +24,7 @@ from everpoll.stores.health_answers import (
 from everpoll.stores.health_batches import DependencyRow
 from everpoll.stores.health_chunks import LookRow, availability_of, rollup_of, times_of
 from everpoll.stores.health_overlaps import overlaps_last
-from everpoll.stores.health_ranges import Found, Horizon, Wanted, for_summary, hour_on, since, summary_of
+from everpoll.stores.health_ranges import Found, Horizon, RangeQuery, for_summary, hour_on, since, summary_of
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.health_recording import HORIZON
 
@@ -38,15 +38,15 @@ EDGES = versioned("select * from everpoll.health_edges($1, $2, $3)")
 ERRORS = versioned("select * from everpoll.health_errors_of($1, $2, $3)")
 
 
-async def looks(lane: Lane, service: str, asked: Asked) -> list[Look]:
+async def looks(lane: Lane, service: str, request: HistoryRequest) -> list[Look]:
     """Return looks of a range, newest first."""
-    return looks_of(asked, *_split(await lane.rows(LOOKS, service, *asked)))
+    return looks_of(request, *_split(await lane.rows(LOOKS, service, *request)))
 
 
-async def latencies(lane: Lane, service: str, dependency: str, asked: Asked) -> list[LatencyPoint]:
+async def latencies(lane: Lane, service: str, dependency: str, request: HistoryRequest) -> list[LatencyPoint]:
     """Return latencies of a dependency in a range, newest first. Only unpacked looks tell whether they have one."""
-    rows = await lane.rows(LOOKS, service, asked.from_ms, asked.to_ms, ALL_LOOKS)
-    return latencies_of(dependency, asked, *_split(rows))
+    rows = await lane.rows(LOOKS, service, request.from_ms, request.to_ms, ALL_LOOKS)
+    return latencies_of(dependency, request, *_split(rows))
 
 
 def _split(rows: list[Any]) -> tuple[list[LookRow], list[PackedRow]]:
@@ -77,7 +77,7 @@ async def dependencies(lane: Lane, service: str) -> list[DependencyInfo]:
 
 
 async def edges(lane: Lane, after: tuple[str, str], limit: int) -> EdgePage:
-    """Return what services report, behind a service and a name."""
+    """Return what services report, after a service and a name."""
     found = tuple(Edge(*row) for row in await lane.rows(EDGES, *after, limit + 1))
     page = found[:limit]
     return EdgePage(page, (page[-1].service, page[-1].name) if len(found) > limit else None)
@@ -88,7 +88,7 @@ async def errors(lane: Lane, service: str, dependency: str, limit: int) -> list[
     return [error_of(*row) for row in await lane.rows(ERRORS, service, dependency, limit)]
 
 
-async def found_for(lane: Lane, service: str, wanted: Wanted) -> Found:
+async def found_for(lane: Lane, service: str, wanted: RangeQuery) -> Found:
     """Return what the tables have of what is wanted."""
     days = wanted.days
     rows = await lane.rows(FOUND, service, days.start, days.stop - 1, wanted.hours, wanted.minutes)

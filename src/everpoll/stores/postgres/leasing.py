@@ -23,7 +23,7 @@ from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased, Settlement, Wor
 from everpoll.stores.limit_looks import LimitLooks
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.held_leases import HeldLeases
-from everpoll.stores.postgres.marks import Behind, Marks, Ranges
+from everpoll.stores.postgres.marks import Marks, Ranges, SweepQuery
 
 logger = logging.getLogger("everpoll.stores")
 
@@ -77,7 +77,7 @@ class Leasing:
         """Forget it."""
         self._cards.pop(incarnation, None)
 
-    def let_go(self, settlements: Iterable[Settlement]) -> bool:
+    def release(self, settlements: Iterable[Settlement]) -> bool:
         """Forget leases that are settled or lost; return whether one of them counted for a limit."""
         if not self._limited:
             return False
@@ -293,13 +293,13 @@ class Leasing:
         if row["made_queues"]:
             self._marks.made_ready(zip(row["made_queues"], row["made_from"], strict=True))
 
-    async def _look_behind(self, behind: Behind) -> None:
+    async def _look_behind(self, behind: SweepQuery) -> None:
         try:
             row = await self._sweeping.row(
                 BEHIND, behind.wanted, behind.waits_from, behind.queues, behind.ranks, behind.dues
             )
         except Exception as error:  # noqa: BLE001 - a sweep is repeated
-            logger.debug("could not look behind the marks: %s", error)
+            logger.debug("could not search before the marks: %s", error)
             self._marks.sweep_failed()
             return
         found = zip(row["queues"] or (), row["ranks"] or (), row["dues"] or (), strict=True)

@@ -62,11 +62,11 @@ class _Search:
         self._wanted = wanted
         self._bounds = {letter: {"id <": after, **some} for letter, some in bounds.items()}
         self.places = list(bounds)
-        self.is_bounded = bool(_wishes(wanted, "t", []))
+        self.is_bounded = bool(_other_conditions(wanted, "t", []))
         """Whether there are conditions that no index has."""
 
     def end(self) -> list[Any]:
-        """Return the last task that is looked at, where there are more behind it, in the table that has more of them.
+        """Return the last task that is looked at, where there are more after it, in the table that has more of them.
 
         Its id only, which the index has: reading 10,000 rows to skip them would take as long as the page itself.
         """
@@ -82,7 +82,7 @@ class _Search:
         values: list[Any] = [limit, end]
         pages = [
             f"(select {LIVE if letter == 't' else ENDED} {some} and "
-            f"{' and '.join([f'{letter}.id >= $2', *_wishes(self._wanted, letter, values)])} "
+            f"{' and '.join([f'{letter}.id >= $2', *_other_conditions(self._wanted, letter, values)])} "
             f"order by {letter}.id desc limit $1)"
             for letter, some in self._places(values)
         ]
@@ -101,7 +101,10 @@ class _Search:
     def _places(self, values: list[Any]) -> Iterator[tuple[str, str]]:
         for letter in self.places:
             table = "tasks" if letter == "t" else "history"
-            where = [*_way(self._wanted, letter, values), *_conditions(self._bounds[letter], letter, values)]
+            where = [
+                *_index_conditions(self._wanted, letter, values),
+                *_conditions(self._bounds[letter], letter, values),
+            ]
             yield letter, f"from everpoll.{table} {letter} where {' and '.join(where)}"
 
 
@@ -137,7 +140,7 @@ def _may_have(wanted: TaskFilter, table: str) -> bool:
     return wanted.state is None or (wanted.state in END_STATES) == (table == "history")
 
 
-def _way(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
+def _index_conditions(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
     """Return the conditions that an index has."""
     if wanted.error is not None:
         by_error = _conditions({"error_type =": wanted.error}, letter, values)
@@ -159,7 +162,7 @@ def _state(wanted: TaskFilter, letter: str) -> str:
     return "t.is_leased" if wanted.state == "running" else "not t.is_leased"
 
 
-def _wishes(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
+def _other_conditions(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
     """Return the conditions that no index has."""
     has_index = wanted.indexed and wanted.error is None and not wanted.is_retrying
     plain = {

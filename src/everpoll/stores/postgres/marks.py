@@ -1,23 +1,25 @@
-"""Where the ready index is known to hold nothing but gone entries: per queue and rank, up to which due time.
+"""Marks: up to which due time this process has leased, per queue and rank, so that the next look can start there.
 
-While a transaction elsewhere holds an old snapshot, the index entries of tasks that have long ended can neither be
-removed nor skipped, and every look walks all of them: 20 ms after 200,000 tasks, measured, which takes throughput to a
-sixth. So a look may start behind the last due time that was leased; and behind the last time at which it was known that
-nothing waiting was due. The gaps between known ranks stay covered: a new priority is found at once.
+The problem: while any transaction holds an old snapshot, Postgres cannot remove the index entries of ended tasks. A
+look (one call of `lease`) that starts at the beginning of the index reads all of these dead entries: 20 ms after
+200,000 tasks, measured, which takes throughput to a sixth.
 
-    full looks are cheap ──▶ every look is full, but for those in the middle of a run of full batches
-    full looks are slow  ──▶ looks are marked; a sweep on another connection finds what lies behind the marks
+A full look starts at the beginning. A marked look starts at the marks: at the last leased due time of each queue and
+rank, and at the time before which no waiting task was due. It also covers the gaps between known ranks, so it finds a
+new priority at once.
 
-Marks are a hint for speed, never the truth. Behind one may lie: a row committed late, one handed back, rescued or
-promoted, one whose lease was rolled back. Therefore
+    full looks are fast ──▶ looks are full, except in the middle of a run of full batches
+    full looks are slow ──▶ looks are marked; a sweep on another connection searches before the marks
 
-- in a run of full batches a full look comes whenever twenty times as long has passed as the last one took, and a
-  marked look that finds too little is followed by a full one at once;
-- where full looks are slow, a sweep looks behind the marks (`everpoll.behind`), a twentieth of the time at most,
-  beside the looks and without a lock: what it finds, the next look takes. When a sweep is quick, marks are not
-  needed any more;
-- whatever this process itself puts behind a mark (`forget`), and every reconnect, asks for a full look, as soon as a
-  twentieth of the time allows.
+Marks only save time. A due task may be before a mark: its row was committed late; it was handed back, rescued or
+promoted; its lease was rolled back. So that each such task is found:
+
+- In a run of full batches, full looks take a twentieth of the time (SHARE). A marked look that finds too little is
+  followed by a full one at once.
+- If full looks are slow, a sweep (`everpoll.behind`) searches before the marks, a twentieth of the time (SWEEP_SHARE),
+  beside the looks and without locks. The next look leases what it found. Once a sweep is fast, looks are full again.
+- After this process itself has put a task before a mark, and after each reconnect, `forget` asks for a full look. It
+  comes as soon as SHARE allows.
 """
 
 import time
@@ -43,7 +45,7 @@ RUN_LOOKS, RUN_ROWS = 2, 25
 """A run: this many batches in a row that came back full, of at least this many rows."""
 SLOW_LOOKS = 2
 SLOW_S, SLOW_PER_ROW_S = 0.002, 0.00001
-"""A full look that takes longer in the server walks over much that is gone."""
+"""A full look that takes longer in the server reads many dead entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,12 @@ class Ranges:
     is_full: bool = False
     asks_waiting: bool = False
     is_whole: bool = True
-    """Everything but what lies behind a mark is visited."""
+    """Whether the look covers everything after the marks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """What a sweep asks about: the arrays that `everpoll.behind` takes."""
+class SweepQuery:
+    """Where a sweep searches: the arrays that `everpoll.behind` takes."""
 
     wanted: list[str]
     waits_from: list[datetime]
@@ -73,7 +75,7 @@ class Behind:
 
 
 class Marks:
-    """What one process remembers of its looks."""
+    """The marks of one process, and how long its looks and sweeps take."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -89,7 +91,7 @@ class Marks:
 
     @property
     def are_needed(self) -> bool:
-        """Full looks have become slow."""
+        """Whether full looks are slow."""
         return self._slow >= SLOW_LOOKS
 
     def ranges(self, queues: Sequence[str]) -> Ranges:
@@ -107,9 +109,9 @@ class Marks:
         return Ranges([], [], [], [], [LOWEST] * len(queues), is_full=True, asks_waiting=True)
 
     def looked(self, ranges: Ranges, took_s: float, found: int, asked: int, *, is_run: bool = True) -> None:
-        """Note how long a look took the server, and how many tasks it found, of how many that it asked for.
+        """Note how long a look took in the server, how many tasks it found, and how many it asked for.
 
-        `is_run=False`: it found them among waiting tasks, so the look after it has to ask for those again.
+        `is_run=False`: it found them among waiting tasks, so the next look must ask for waiting tasks again.
         """
         self._run = self._run + 1 if is_run and found >= asked >= RUN_ROWS else 0
         if ranges.is_full:
@@ -144,28 +146,30 @@ class Marks:
                     seen[rank] = due_at
 
     def forget(self) -> None:
-        """Look everywhere next: something lies behind the marks. May be called from any thread."""
+        """Ask for a full look: a task is before the marks. May be called from any thread."""
         self._wants_full = True
 
-    def sweep(self, queues: Sequence[str]) -> Behind | None:
-        """Return what the next sweep should ask about; None: none is due."""
+    def sweep(self, queues: Sequence[str]) -> SweepQuery | None:
+        """Return where the next sweep searches; None: no sweep is due."""
         if not self.are_needed or self._clock() < self._sweep_at:
             return None
         self._sweep_at = float("inf")
         marks = [(queue, rank, due) for queue in queues for rank, due in self._seen.get(queue, {}).items()]
-        return Behind(
+        return SweepQuery(
             list(queues), self._waits_from(queues), *map(list, zip(*marks, strict=True) if marks else ([],) * 3)
         )
 
-    def swept(self, asked: Behind, took_s: float, found: Iterable[tuple[str, int, datetime]], *, is_late: bool) -> bool:
-        """Note what a sweep found behind the marks; return whether there is a reason to look now."""
+    def swept(
+        self, query: SweepQuery, took_s: float, found: Iterable[tuple[str, int, datetime]], *, is_late: bool
+    ) -> bool:
+        """Note what a sweep found before the marks; return whether there is a reason to look now."""
         self._sweep_at = self._clock() + took_s / SWEEP_SHARE
         if took_s < SLOW_S:
             self._slow = 0
         before = len(self._found)
         self._found.update({(queue, rank): due for queue, rank, due in found})
         if is_late:
-            for queue in asked.wanted:
+            for queue in query.wanted:
                 self._waits.pop(queue, None)
         return is_late or len(self._found) > before
 
@@ -207,7 +211,7 @@ class Marks:
         self._turn += 1
         if not self._found:
             return ranges[start : start + size]
-        # What a sweep has found comes first: the look after it forgets that.
+        # Ranges in which a sweep has found a task come first: this look forgets them.
         found = [one for one in ranges if (one[0], one[1]) in self._found][:size]
         others = [one for one in ranges[start : start + size] if (one[0], one[1]) not in self._found]
         return sorted([*found, *others[: size - len(found)]], key=itemgetter(1))

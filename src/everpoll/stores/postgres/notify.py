@@ -1,4 +1,4 @@
-"""Notifying other processes that there is something to do, seldom enough.
+"""Notifications to other processes that tasks are due, bundled so that there are few of them.
 
 NOTIFY takes a lock at commit that all notifying transactions of the whole server queue for, so one per task would cap
 everything. Instead the first statement after a quiet moment carries one, and all that follow within the window share
@@ -8,7 +8,7 @@ one more at its end. What goes wrong here costs latency only: every worker also 
 import asyncio
 import logging
 
-from everpoll.drivers.postgres.dial import CLOSE_TIMEOUT_S
+from everpoll.drivers.postgres.connector import CLOSE_TIMEOUT_S
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError
 
@@ -29,9 +29,9 @@ class Notifier:
         self._trailing: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
 
-    def rides(self) -> bool:
+    def carries_notification(self) -> bool:
         """Return whether the next statement should carry a notification; if not, one is sent separately, later."""
-        self._come_home()
+        self._bind_to_event_loop()
         now = asyncio.get_running_loop().time()
         if now - self._sent_at >= WINDOW_S:
             self._sent_at = now
@@ -45,12 +45,12 @@ class Notifier:
 
     def soon(self) -> None:
         """Send a notification soon: something was committed without one."""
-        self._come_home()
+        self._bind_to_event_loop()
         self._later()
 
     async def close(self) -> None:
         """Send the pending notification now."""
-        self._come_home()
+        self._bind_to_event_loop()
         if self._trailing is not None:
             self._trailing.cancel()
             self._send()
@@ -74,7 +74,7 @@ class Notifier:
         except EverpollError as error:
             logger.debug("could not notify: %s", error)
 
-    def _come_home(self) -> None:
+    def _bind_to_event_loop(self) -> None:
         """Forget timers of another event loop: they ended with it."""
         event_loop = asyncio.get_running_loop()
         if self._event_loop is not event_loop:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from everpoll.drivers.callers import Elsewhere, PostgresWork
+from everpoll.drivers.callers import OtherDatabase, PostgresWork
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.stores.contract import Ended, Enqueued, Lease, NewTask, encode
 from everpoll.stores.limits import checked_bytes
@@ -77,7 +77,7 @@ def _said(at: str, answer: str) -> dict[str, Any]:
     said: dict[str, Any] = msgspec.json.decode(answer)
     if "place" in said:
         here, there = (text.partition(" ")[2] for text in (at, said["place"]))
-        raise Elsewhere(
+        raise OtherDatabase(
             f"connection=: it leads to another database, {there!r}, than that of this app, {here!r}; if both have one "
             "name, they are on different servers"
         )

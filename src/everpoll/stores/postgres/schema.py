@@ -6,7 +6,7 @@ left alone, by one cheap look. Never: session locks, which a transaction pooler 
 
 from importlib.resources import files
 
-from everpoll.drivers.empty_places import nothing_in
+from everpoll.drivers.no_tables import no_tables_in
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.errors import SchemaOutdated
 from everpoll.stores.postgres import functions, rights
@@ -81,5 +81,5 @@ async def check(connection: Connection, place: str) -> None:
     if names := await missing(connection):
         where = f"the database {await connection.fetchval('select current_database()')!r} at {place}"
         if not await connection.fetchval(IS_THERE):
-            raise nothing_in(where, "the host and the database")
+            raise no_tables_in(where, "the host and the database")
         raise SchemaOutdated(f"the schema everpoll in {where} lacks {', '.join(names)}: run `everpoll migrate`")

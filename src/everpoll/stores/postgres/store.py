@@ -4,7 +4,7 @@
     settler ───▶ settling ──┤
     callers ───▶ enqueueing ┼──▶ schema `everpoll`: tasks, history (a partition a day), events, workers, losses
     people ────▶ reading ───┤
-    heartbeat ─▶ pulse ─────┤      each arrow is a lane; all but the heartbeat's share a few connections
+    heartbeat ─▶ beats ─────┤      each arrow is a lane; all but the heartbeat's share a few connections
     listener ◀── NOTIFY ────┘
 
 Promises: what `stores/contract.py` does, in READ COMMITTED, by the database's clock, with nothing in any session that
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from everpoll.drivers.callers import PostgresWork
 from everpoll.drivers.postgres.address import read_address
 from everpoll.drivers.postgres.connections import Connections
-from everpoll.drivers.postgres.dial import Dial
+from everpoll.drivers.postgres.connector import Connector
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.postgres.listener import Listener
 from everpoll.drivers.wake import OnWake
@@ -63,11 +63,11 @@ from everpoll.stores.postgres import (
     schema,
 )
 from everpoll.stores.postgres.examination import PostgresExaminer
+from everpoll.stores.postgres.heartbeat_connection import PostgresHeartbeatConnection
 from everpoll.stores.postgres.held_leases import HeldLeases
 from everpoll.stores.postgres.leasing import Leasing
 from everpoll.stores.postgres.marks import Marks
 from everpoll.stores.postgres.notify import CHANNEL, Notifier
-from everpoll.stores.postgres.pulse import PostgresPulse
 from everpoll.stores.postgres.repeats import repeated
 from everpoll.stores.postgres.waking import Waking
 from everpoll.stores.postgres.workers import Workers
@@ -86,12 +86,12 @@ class PostgresStore:
     """Tasks in Postgres."""
 
     beats_in_loop = False
-    hand_over = None
+    yield_to_thread = None
 
     def __init__(self, url: str) -> None:
-        dial = Dial(replace(read_address(url), schema="everpoll"))
-        self._dial = dial
-        self._connections = connections = Connections(dial, dial.address.connections - 1, self._ask_for_room)
+        connector = Connector(replace(read_address(url), schema="everpoll"))
+        self._connector = connector
+        self._connections = connections = Connections(connector, connector.address.connections - 1, self._ask_for_room)
         # Notifications come by the first, which settlements share. With enough for all, the lanes leave it alone.
         first = 1 if connections.size > LANES else 0
         self._settlements = Lane(connections, first, is_busy=True)
@@ -136,10 +136,10 @@ class PostgresStore:
 
         By the lane that enqueues: a process that only enqueues needs no other, and its first job waits for none.
         """
-        place = self._dial.address.place
+        place = self._connector.address.place
         await self._entrance.call(schema.migrate if migrate else lambda connection: schema.check(connection, place))
         if not await self._entrance.call(schema.is_read_committed):
-            self._dial.insist_on_read_committed()
+            self._connector.require_read_committed()
             await self._connections.close()
 
     async def close(self) -> None:
@@ -157,7 +157,7 @@ class PostgresStore:
         """See the contract."""
         if not tasks:
             return []
-        notify = self._notifier.rides()
+        notify = self._notifier.carries_notification()
         entrance = self._keyed_entrance if any(task.key is not None for task in tasks) else self._entrance
         try:
             answers = await repeated(lambda: enqueueing.enqueue(entrance, tasks, notify))
@@ -362,7 +362,7 @@ class PostgresStore:
 
     def examiner(self) -> PostgresExaminer:
         """See the contract."""
-        return PostgresExaminer(self._dial.address)
+        return PostgresExaminer(self._connector.address)
 
     async def limit(self, key: str) -> LimitInfo:
         """See the contract."""
@@ -392,8 +392,8 @@ class PostgresStore:
 
     async def back_off(self, delay_s: float) -> None:
         """See the contract."""
-        await self._dial.reach.wait(delay_s)
+        await self._connector.reach.wait(delay_s)
 
-    def pulse(self) -> PostgresPulse:
+    def heartbeat_connection(self) -> PostgresHeartbeatConnection:
         """See the contract."""
-        return PostgresPulse(self._heartbeats, self._marks.forget)
+        return PostgresHeartbeatConnection(self._heartbeats, self._marks.forget)

@@ -26,7 +26,7 @@ class Waking:
         self._listener.wake(due_s=due_s)
 
     def out_of_order(self, *, cancel: bool = False) -> None:
-        """Wake the workers of this process for tasks that may lie behind a mark.
+        """Wake the workers of this process for tasks that may lie before a mark.
 
         The statement that made them due has notified other processes.
 

@@ -100,8 +100,8 @@ class Workers:
             settled = await repeated(lambda: settling.settle(self._settlements, incarnation, known, followed_known))
             lost = lost - {one.id for one in known} | settled.lost
             self._unblocked(settled.due_s)
-        self._held_leases.let_go(incarnation, settlements, lost)
-        if self._leasing.let_go(settlements):
+        self._held_leases.release(incarnation, settlements, lost)
+        if self._leasing.release(settlements):
             self._waking.here()  # another task of the same limit may start now
         if Again in set(map(type, settlements)):
             self._waking.again([one for one in settlements if isinstance(one, Again)])
@@ -119,7 +119,7 @@ class Workers:
         if not await own_transactions.is_complete(self._calls, incarnation, lease):
             return False
         ended = [Ended(lease.id, lease.sequence)]
-        self._held_leases.let_go(incarnation, ended, set())
-        if self._leasing.let_go(ended):
+        self._held_leases.release(incarnation, ended, set())
+        if self._leasing.release(ended):
             self._waking.here()  # another task of the same limit may start now
         return True

@@ -18,7 +18,7 @@ LINKED = """select t.id, t.then_id, t.name from json_each(?) j cross join everpo
 BLOCKED = f"""select t.id, t.takes, t.blockers, t.sequence from json_each(?) j cross join everpoll_tasks t
     where t.id = j.value and t.line = {BLOCKED_LINE}"""  # noqa: S608 - a number of this package
 FEWER = "update everpoll_tasks set blockers = ? where id = ?"
-# Its delay is what its due time was behind its enqueue; it begins now.
+# Its delay is what its due time was after its enqueue; it begins now.
 UNBLOCK = """update everpoll_tasks set blockers = 0, due_at = :now + max(0, due_at - created_at),
         line = iif(due_at > created_at, 1, iif(limit_key is null, 0, 3)),
         args = iif(:result is null, args, '{"input":' || :result || ',' || substr(args, 2))

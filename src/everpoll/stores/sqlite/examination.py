@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection
 from everpoll.drivers.sqlite.faults import BUSY, code_of, explained
-from everpoll.drivers.sqlite.place import Paths
+from everpoll.drivers.sqlite.file_identities import Paths
 from everpoll.errors import EverpollError
 from everpoll.stores.contract import DEADLINE_GRACE_S, TaskFilter
 from everpoll.stores.examination import (
@@ -37,10 +37,10 @@ from everpoll.stores.examination import (
     IntegrityFacts,
     LeaseFacts,
     LogFacts,
+    NotGathered,
     Plan,
     SchemaFacts,
     TransactionFacts,
-    Unseen,
     nothing_seen,
     unseen,
 )
@@ -107,7 +107,7 @@ class SqliteExaminer:
     def _examine(self, listed_kind: str) -> Facts:
         place = f"the file {self._path}"
         if not self._path.exists():
-            away = Unseen(
+            away = NotGathered(
                 f"{self._path} does not exist",
                 "check --url, EVERPOLL_URL and the folder that you are in; `everpoll migrate` creates the file",
             )
@@ -133,7 +133,7 @@ class SqliteExaminer:
             yield con, writer
 
     def _facts(self, con: Connection, writer: Connection, place: str, listed_kind: str) -> Facts:
-        def ask(question: Callable[[Connection], T]) -> T | Unseen:
+        def ask(question: Callable[[Connection], T]) -> T | NotGathered:
             try:
                 with _limited(con):
                     return question(con)
@@ -142,7 +142,7 @@ class SqliteExaminer:
 
         found = ask(_schema)
         is_fit = isinstance(found, SchemaFacts) and found.is_there and not found.missing
-        unfit = found if isinstance(found, Unseen) else SCHEMA_UNFIT
+        unfit = found if isinstance(found, NotGathered) else SCHEMA_UNFIT
         now = round(self._wall() * 1e6)
         wanted = TaskFilter(kind=listed_kind, indexed=True)
         return Facts(
@@ -170,7 +170,7 @@ class SqliteExaminer:
         con.path = self._path
         return con
 
-    def _transactions(self, writer: Connection) -> TransactionFacts | Unseen:
+    def _transactions(self, writer: Connection) -> TransactionFacts | NotGathered:
         try:
             writer.execute("begin immediate")
             writer.execute("rollback")
@@ -226,7 +226,7 @@ def _limited(con: Connection) -> Iterator[None]:
         con.set_progress_handler(None, STEPS)
 
 
-def _unseen(error: Exception) -> Unseen:
+def _unseen(error: Exception) -> NotGathered:
     cause = error.__cause__ or error
     is_late = isinstance(cause, sqlite3.Error) and code_of(cause) == sqlite3.SQLITE_INTERRUPT
     return unseen(TimeoutError() if is_late or "interrupted" in str(error) else error)

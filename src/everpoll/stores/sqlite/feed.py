@@ -40,7 +40,7 @@ def add(con: Connection, now: int, events: Iterable[tuple[int, tuple[NewEvent, .
     if not rows:
         return
     if any(seq < 0 for _, seq, _ in rows):
-        # First, so that all of them are written: then the numbers that the next call begins with are behind theirs.
+        # First, so that all of them are written: then the numbers that the next call begins with are after theirs.
         mine = [row for row in rows if row[1] < 0]
         last = _last_given(con)
         numbered = [(task_id, -last - place, body) for place, (task_id, _, body) in enumerate(mine, 1)]
@@ -75,7 +75,7 @@ def of_tasks(con: Connection, after: Mapping[int, int], limit: int) -> list[Even
 
 
 def page(con: Connection, after: int | None, limit: int) -> EventPage:
-    """Return the events behind a place; for None no events, and the place of now."""
+    """Return the events after a place; for None no events, and the place of now."""
     if after is None:
         return EventPage((), str(con.execute(LAST).fetchone()[0]))
     found = tuple(_shown(row) for row in con.execute(BEHIND, (after, limit)))

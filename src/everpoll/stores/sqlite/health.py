@@ -26,7 +26,7 @@ from everpoll.stores.health import (
     Retention,
     Step,
 )
-from everpoll.stores.health_answers import asked, check_limit
+from everpoll.stores.health_answers import check_limit, history_request
 from everpoll.stores.health_batches import batch_of, size_of_batch
 from everpoll.stores.health_limits import check_name, check_names, dependency_name, milliseconds
 from everpoll.stores.health_ranges import buckets_of, for_buckets, for_summary, summary_of
@@ -77,7 +77,7 @@ class SqliteHealth(HealthSettings):
 
     async def looks(self, service: str, from_at: float, to_at: float, limit: int = 1000) -> list[Look]:
         """See the contract."""
-        wanted = asked(from_at, to_at, limit)
+        wanted = history_request(from_at, to_at, limit)
         return await self._about(service, lambda con, known: health_reading.looks(con, known, wanted)) or []
 
     async def last_looks(self, services: Sequence[str], n: int) -> dict[str, list[LookPoint]]:
@@ -105,7 +105,7 @@ class SqliteHealth(HealthSettings):
         self, service: str, dependency: str, from_at: float, to_at: float, limit: int = 1000
     ) -> list[LatencyPoint]:
         """See the contract."""
-        name, wanted = dependency_name(dependency), asked(from_at, to_at, limit)
+        name, wanted = dependency_name(dependency), history_request(from_at, to_at, limit)
         return await self._about(service, lambda con, known: health_reading.latencies(con, known, name, wanted)) or []
 
     async def rollups(self, service: str, step: Step, from_at: float, to_at: float) -> list[Bucket]:

@@ -16,7 +16,7 @@ from everpoll.policy.rollup import HealthWord
 from everpoll.stores.contract import encode
 from everpoll.stores.health_chunks import CODES, FIGURES, TIMES, availability_of, rollup_of, times_of
 from everpoll.stores.health_overlaps import overlaps_last
-from everpoll.stores.health_ranges import Found, Since, Wanted, for_summary, hour_on, since, summary_of
+from everpoll.stores.health_ranges import Found, RangeQuery, Since, for_summary, hour_on, since, summary_of
 from everpoll.stores.sqlite.health_reading import NO_END_MS, open_looks
 from everpoll.stores.sqlite.health_recording import horizon_of
 
@@ -69,7 +69,7 @@ Times = Sequence[int | None]
 """Figures of an availability."""
 
 
-def found_for(con: Connection, service: int, wanted: Wanted) -> Found:
+def found_for(con: Connection, service: int, wanted: RangeQuery) -> Found:
     """Return what the tables have of what is wanted."""
     days = con.execute(DAYS, (service, wanted.days.start, wanted.days.stop)) if wanted.days else ()
     return Found(

@@ -12,7 +12,7 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import encode
 from everpoll.stores.health import DependencyInfo, Edge, EdgePage, ErrorEntry, LatencyPoint, Look, LookPoint
 from everpoll.stores.health_answers import (
-    Asked,
+    HistoryRequest,
     PackedRow,
     Point,
     dependency_of,
@@ -80,10 +80,10 @@ def service_id(con: Connection, name: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def looks(con: Connection, service: int, asked: Asked) -> list[Look]:
+def looks(con: Connection, service: int, request: HistoryRequest) -> list[Look]:
     """Return looks of a range, newest first."""
     return looks_of(
-        asked, open_looks(con, service, asked.from_ms, asked.to_ms, asked.limit), _packed(con, service, asked)
+        request, open_looks(con, service, request.from_ms, request.to_ms, request.limit), _packed(con, service, request)
     )
 
 
@@ -93,9 +93,9 @@ def open_looks(con: Connection, service: int, from_ms: int, to_ms: int, limit: i
     return [LookRow(*row) for row in con.execute(CHAIN, bound)]
 
 
-def _packed(con: Connection, service: int, asked: Asked) -> Iterator[PackedRow]:
+def _packed(con: Connection, service: int, request: HistoryRequest) -> Iterator[PackedRow]:
     """Yield the packed hours of a range, newest first, as far as there are any at all."""
-    for hour in reversed(within(asked.hours, *con.execute(FIRST_AND_LAST).fetchone())):
+    for hour in reversed(within(request.hours, *con.execute(FIRST_AND_LAST).fetchone())):
         row = con.execute(PACKED, (hour, service)).fetchone()
         if row is not None:
             yield PackedRow(hour, *row)
@@ -121,7 +121,7 @@ def dependencies(con: Connection, service: int) -> list[DependencyInfo]:
 
 
 def edges(con: Connection, after: tuple[str, str], limit: int) -> EdgePage:
-    """Return what services report, behind a service and a name."""
+    """Return what services report, after a service and a name."""
     rows = con.execute(EDGES, {"service": after[0], "name": after[1], "limit": limit + 1}).fetchall()
     found = tuple(Edge(service, name, canonical, status, bool(gone)) for service, name, canonical, status, gone in rows)
     page = found[:limit]
@@ -133,7 +133,7 @@ def errors(con: Connection, service: int, dependency: str, limit: int) -> list[E
     return [error_of(*row) for row in con.execute(ERRORS, (service, dependency, limit))]
 
 
-def latencies(con: Connection, service: int, dependency: str, asked: Asked) -> list[LatencyPoint]:
+def latencies(con: Connection, service: int, dependency: str, request: HistoryRequest) -> list[LatencyPoint]:
     """Return latencies of a dependency in a range, newest first."""
-    rows = open_looks(con, service, asked.from_ms, asked.to_ms)
-    return latencies_of(dependency, asked, rows, _packed(con, service, asked))
+    rows = open_looks(con, service, request.from_ms, request.to_ms)
+    return latencies_of(dependency, request, rows, _packed(con, service, request))

@@ -105,7 +105,7 @@ def _roll_up_one(con: Connection, head: Head, until_ms: int) -> int:
         head.rolled = max(head.rolled, min(row[0] for row in left) - 1)
         head.open_ms = left[0][1]
         con.execute(LINK, (None, left[0][0]))
-        # Those that arrived late have ids behind the ids of looks that stay.
+        # Those that arrived late have ids after the ids of looks that stay.
         con.executemany(DROP_LOOK, [(row[0],) for row in old if row[0] > head.rolled])
     else:
         head.rolled = max(row[0] for row in old)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from everpoll.drivers.sqlite.address import SqliteAddress
-from everpoll.drivers.sqlite.bell import Bell, bell_of
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.drivers.sqlite.heard import HeardFile
+from everpoll.drivers.sqlite.file_listeners import FileListeners, listeners_of
 from everpoll.drivers.sqlite.lane import Lane, Op
+from everpoll.drivers.sqlite.notifying_file import NotifyingFile
 from everpoll.drivers.sqlite.writer import Writer
 from everpoll.errors import NotRunning
 from everpoll.stores.sqlite import rescue
@@ -25,11 +25,11 @@ T = TypeVar("T")
 _left_by_parent: list[tuple[Writer | None, Lane | None]] = []
 
 
-class Lanes(HeardFile):
+class Lanes(NotifyingFile):
     """How a store reaches its file."""
 
     def __init__(self, address: SqliteAddress, patience_s: float) -> None:
-        super().__init__(bell_of(address.path))
+        super().__init__(listeners_of(address.path))
         self._address = address
         self._patience_s = patience_s
         self._reader: Lane | None = None
@@ -38,25 +38,30 @@ class Lanes(HeardFile):
 
     async def open(self, *, migrate: bool) -> None:
         """Bring the schema up to date, or check it, and start both threads."""
-        self._leave_parent()
+        self._forget_parent()
         async with self._opening_here():
             await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=migrate)
             if self.writer is None:
                 name = self._address.path.name
                 writer = Writer(
-                    f"everpoll-writer {name}", self._address, self._patience_s, check, self.bell, rescue.cancels
+                    f"everpoll-writer {name}",
+                    self._address,
+                    self._patience_s,
+                    check,
+                    self.file_listeners,
+                    rescue.cancels,
                 )
                 self._reader = Lane(f"everpoll-reader {name}", self._address, self._patience_s, check)
                 self._reader.start()
                 self.start(writer)
 
-    def _leave_parent(self) -> None:
+    def _forget_parent(self) -> None:
         """Forget the parent's threads after a fork: they are not there, and what they had open is the parent's."""
         if self._pid != os.getpid():
             _left_by_parent.append((self.writer, self._reader))
             self.writer = self._reader = None
             self._listeners.clear()
-            self.bell = Bell()
+            self.file_listeners = FileListeners()
             self._pid = os.getpid()
 
     def _opening_here(self) -> asyncio.Lock:
@@ -71,7 +76,7 @@ class Lanes(HeardFile):
         async with self._opening_here():
             writer, self.writer = self.writer, None
             reader, self._reader = self._reader, None
-            self.silence()
+            self.remove_listeners()
             if writer is not None and reader is not None:
                 # One after the other: only a connection that is the last to close tidies the -wal file away.
                 await reader.stop()

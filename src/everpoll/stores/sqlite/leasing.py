@@ -272,7 +272,7 @@ def _looked(
     taken = {one.id for one in found[0] if one.limit_key is not None}
     served = {one.queue: one.limit.key for one in limited.candidates if one.id in taken}
     if limited.is_cut and not taken:
-        # Every key that was visited is full: the next look goes on behind them, and comes at once.
+        # Every key that was visited is full: the next look goes on after them, and comes at once.
         leased = msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
         served = limited.last
     has_aged = has_aged or any(one.rank == AGED for one in limited.candidates)
@@ -324,7 +324,7 @@ def _is_too_much(con: Connection, ids: list[int]) -> bool:
 
 
 def _fitting(con: Connection, ids: list[int]) -> list[int]:
-    """Return the first of these, and those behind it that fit; the payloads of the others are not read."""
+    """Return the first of these, and those after it that fit; the payloads of the others are not read."""
     taken = count = 0
     with closing(con.execute(SIZES, {"ids": encode(ids)})) as sizes:
         for _, size in sizes:

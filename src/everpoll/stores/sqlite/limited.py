@@ -3,7 +3,7 @@
         rank by rank ──▶ key by key, from the next in turn on ──▶ how many more may run, how many more may start
 
 Promises: what runs is counted from the leased rows themselves, in the transaction that leases more. A look visits at
-most VISITS keys and stops as soon as it has enough; the next one goes on behind them. Of equal rank, keys take turns.
+most VISITS keys and stops as soon as it has enough; the next one goes on after them. Of equal rank, keys take turns.
 """
 
 # ruff: noqa: S608 - only the conditions of this module are put into SQL
@@ -70,14 +70,14 @@ class Candidate(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """What a look asks about limited tasks."""
+    """Which limited tasks a look may take."""
 
     now: int
     limits: Mapping[str, Limit]
     turns: Mapping[str, str]
     aged_before: int | None
     aged_after: str = ""
-    """The last key that a look for aged tasks has seen: this one goes on behind it."""
+    """The last key that a look for aged tasks has seen: this one goes on after it."""
 
 
 @dataclass
@@ -204,7 +204,7 @@ def ranks_of(con: Connection, queue: str) -> list[int]:
 
 
 def _keys(con: Connection, visit: Visit, queue: str, rank: int) -> Iterator[Limit]:
-    """Yield the keys that have a task of this rank, beginning behind the last visited key."""
+    """Yield the keys that have a task of this rank, beginning after the last visited key."""
     turn = visit.turns.get(queue, "")
     for start, end in ((turn, None), ("", turn)):
         row = con.execute(NEXT_KEY, (queue, rank, start)).fetchone()

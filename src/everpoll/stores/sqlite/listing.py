@@ -14,13 +14,13 @@ from typing import Any
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import TaskFilter, TaskPage
-from everpoll.stores.limits import those_that_fit
+from everpoll.stores.limits import fitting_items
 from everpoll.stores.sqlite.clock import microseconds
 from everpoll.stores.sqlite.reading import ENDED, LIVE, instant, payload_bytes, shown
 from everpoll.stores.task_search import CREATED_SLACK_S, condition, created_before, is_of_ends, needles, searched
 
 SLACK_US = microseconds(CREATED_SLACK_S)
-# The first task at that id or behind it.
+# The first task at that id or after it.
 NEXT = "select id, created_at from {table} where id >= ? order by id limit 1"
 # Its id only, which the index has: reading every row to skip it would take as long as the page itself.
 END = "select t.id {} order by t.id desc limit 1 offset :searched"
@@ -33,7 +33,7 @@ _id = itemgetter(0)
 def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
     """Return a page, newest first."""
     bound = {"after": after, "limit": limit + 1, "searched": searched(wanted) - 1, **_values(wanted)}
-    wishes = _wishes(wanted, bound)
+    wishes = _other_conditions(wanted, bound)
     places = list(_places(con, wanted, bound))
     # Where no index has a condition: how far this page looks, in the table that has more of such tasks.
     searches = [some for *_, some in places] if wishes else []
@@ -48,7 +48,7 @@ def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) ->
         con.execute(f"select {columns} {some} and {same} order by t.id desc limit :limit", bound)
         for columns, some, _ in places
     ]
-    rows, is_cut = those_that_fit(islice(heapq.merge(*cursors, key=_id, reverse=True), limit + 1), payload_bytes)
+    rows, is_cut = fitting_items(islice(heapq.merge(*cursors, key=_id, reverse=True), limit + 1), payload_bytes)
     found = [shown(row) for row in rows[:limit]]
     if is_cut or len(rows) > limit:
         return TaskPage(tuple(found), found[-1].id)
@@ -63,7 +63,7 @@ def _values(wanted: TaskFilter) -> dict[str, Any]:
     return plain | {name: _us(getattr(wanted, name)) for name in ("since", "until", "ended_since", "ended_until")}
 
 
-def _wishes(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
+def _other_conditions(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
     """Return the conditions that no index has; the values of a text search go to `bound`."""
     wishes = [f"t.{name} = :{name}" for name in ("queue", "name", "kind") if getattr(wanted, name) is not None]
     if wanted.key_start is not None:
@@ -96,7 +96,7 @@ def _places(con: Connection, wanted: TaskFilter, bound: dict[str, Any]) -> Itera
     for columns, table in ((LIVE, "everpoll_tasks"), (ENDED, "everpoll_history")):
         if not _may_have(wanted, table):
             continue
-        index, conditions = _way(wanted, table)
+        index, conditions = _index_conditions(wanted, table)
         where: list[str] = []
         if bound["after"] is not None:
             where.append("t.id < :after")
@@ -122,7 +122,7 @@ def _may_have(wanted: TaskFilter, table: str) -> bool:
     return wanted.state is None or (wanted.state in {"queued", "running"}) == is_live
 
 
-def _way(wanted: TaskFilter, table: str) -> tuple[str | None, list[str]]:
+def _index_conditions(wanted: TaskFilter, table: str) -> tuple[str | None, list[str]]:
     """Return the index to insist on, if any, and the conditions that it has.
 
     The conditions stand in the text, not among the bound values: only so does SQLite use the partial indexes.

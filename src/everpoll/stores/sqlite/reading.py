@@ -93,7 +93,7 @@ def sizes(con: Connection, task_ids: Sequence[int]) -> dict[int, int]:
 
 def ended(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
     """Return the tasks that have ended; see the contract."""
-    rows, is_cut = limits.those_that_fit(con.execute(ENDS, {"ids": encode(task_ids)}), payload_bytes)
+    rows, is_cut = limits.fitting_items(con.execute(ENDS, {"ids": encode(task_ids)}), payload_bytes)
     found: dict[int, TaskInfo | None] = {row[0]: shown(row) for row in rows}
     if is_cut:
         rest = encode([task_id for task_id in task_ids if task_id not in found])

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.policy.liveness import Sighting
+from everpoll.policy.liveness import OtherWorker
 from everpoll.stores.contract import RESCUE_LIMIT, Beat, EndState, NewEvent, Rescued, WorkerCard, encode
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.ends import end
@@ -63,7 +63,7 @@ def beat(con: Connection, now: int, incarnation: int, lease_s: float, running: S
     return Beat(
         is_alive=True,
         canceled=tuple(one for one in running if one in wanted),
-        others=tuple(Sighting(*row) for row in con.execute(OTHERS, (incarnation,))),
+        others=tuple(OtherWorker(*row) for row in con.execute(OTHERS, (incarnation,))),
         has_leftovers=bool(con.execute(HAS_LEFTOVERS).fetchone()[0]),
     )
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from importlib.resources import files
 
-from everpoll.drivers.empty_places import nothing_in
+from everpoll.drivers.no_tables import no_tables_in
 from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
@@ -31,7 +31,7 @@ def migrations() -> dict[str, str]:
 def prepare(address: SqliteAddress, patience_s: float, *, migrate: bool) -> list[str]:
     """Make the file usable; return the names of the migrations applied. Blocks, so call it in a thread."""
     if not migrate and not address.path.exists():
-        raise nothing_in(f"{address.path.absolute()}, which does not exist", "the folder that you are in")
+        raise no_tables_in(f"{address.path.absolute()}, which does not exist", "the folder that you are in")
     try:
         con = connect(address, patience_s=patience_s, create=migrate)
         try:
@@ -48,7 +48,7 @@ def check(con: Connection) -> None:
     """Raise `SchemaOutdated` unless the schema is exactly the one of this release."""
     missing = _missing(con)
     if missing and not _applied(con):
-        raise nothing_in(str(con.path.absolute()), "the file")
+        raise no_tables_in(str(con.path.absolute()), "the file")
     if missing:
         raise SchemaOutdated(f"{con.path} has an older schema: {', '.join(missing)} is missing; run `everpoll migrate`")
 

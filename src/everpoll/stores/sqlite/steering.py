@@ -1,4 +1,4 @@
-"""What people and handlers do to one task: cancel it, put it back, say how far it is, note a loss.
+"""Changes of one task by people and handlers: cancel, retry, delete, revise, report progress, note a loss.
 
 All inside the writer's transaction. `by` is empty unless the note itself names the actor.
 """

@@ -2,7 +2,7 @@
 
     callers ──▶ writer: one thread, group commit ──┐
     callers ──▶ reader: one thread, snapshots ─────┼──▶ the file
-    heartbeat ─▶ pulse: a connection of its own ───┘
+    heartbeat ─▶ a connection of its own ──────────┘
 
 Promises: what `stores/contract.py` does. With `synchronous=full`, the default, an acknowledged task survives a power
 cut; with `?synchronous=normal` it survives the process, but a power cut may undo the last moments.
@@ -62,8 +62,8 @@ from everpoll.stores.sqlite import (
 )
 from everpoll.stores.sqlite.clock import Instants
 from everpoll.stores.sqlite.examination import SqliteExaminer
+from everpoll.stores.sqlite.heartbeat_connection import SqliteHeartbeatConnection
 from everpoll.stores.sqlite.lanes import Lanes
-from everpoll.stores.sqlite.pulse import SqlitePulse
 from everpoll.stores.sqlite.schema import prepare
 from everpoll.stores.sqlite.workers import Workers
 from everpoll.stores.task_search import checked
@@ -376,13 +376,13 @@ class SqliteStore:
         """See the contract. A file is tried by each part for itself: that costs next to nothing."""
         await asyncio.sleep(delay_s)
 
-    def pulse(self) -> SqlitePulse:
+    def heartbeat_connection(self) -> SqliteHeartbeatConnection:
         """See the contract."""
-        return SqlitePulse(self._address, self._patience_s, self._instants)
+        return SqliteHeartbeatConnection(self._address, self._patience_s, self._instants)
 
-    def hand_over(self) -> None:
+    def yield_to_thread(self) -> None:
         """See the contract."""
-        self._lanes.hand_over()
+        self._lanes.yield_to_thread()
 
     def _now(self) -> int:
         return self._instants.wall_us()

@@ -125,7 +125,7 @@ class Workers:
             return False
         if lease.id in self._limited:
             self._limited.remove(lease.id)
-            self._lanes.bell.ring(Wake(False, 0.0))  # another task of the same limit may start now
+            self._lanes.file_listeners.wake(Wake(False, 0.0))  # another task of the same limit may start now
         return True
 
 

@@ -47,7 +47,7 @@ class Push(PushTask):
         self._was_looked = False
         self.recheck_s = RECHECK_S
         # An outage is over: look now, with or without a trigger.
-        connections.dial.reach.subscribe(lambda: self.from_thread(self.wake))
+        connections.connector.reach.subscribe(lambda: self.from_thread(self.wake))
 
     @property
     def has_push(self) -> bool:

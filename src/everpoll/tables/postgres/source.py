@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from everpoll.drivers.postgres.address import read_address
 from everpoll.drivers.postgres.connections import Connections
-from everpoll.drivers.postgres.dial import Connection, Dial
+from everpoll.drivers.postgres.connector import Connection, Connector
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import BadInput, EverpollError, SchemaOutdated, StoreUnavailable, TableUnfit
@@ -34,7 +34,7 @@ from everpoll.tables.overview import Reader
 from everpoll.tables.postgres import findings, shape
 from everpoll.tables.postgres.claiming import REFUSED, Doubts, PostgresClaiming
 from everpoll.tables.postgres.ddl import ddl_of
-from everpoll.tables.postgres.pulse import PostgresBeats
+from everpoll.tables.postgres.heartbeat_connection import PostgresBeats
 from everpoll.tables.postgres.push import Push
 from everpoll.tables.postgres.settling import settle
 from everpoll.tables.postgres.shape import Relation
@@ -65,8 +65,8 @@ class PostgresTable(TableSource[Relation]):
     def __init__(self, url: str, table: Table) -> None:
         super().__init__(table)
         schema = table.parts[0] if len(table.parts) > 1 else None
-        self._dial = dial = Dial(replace(read_address(url), schema=schema))
-        self._connections = connections = Connections(dial, dial.address.connections - 1, self._ask_for_room)
+        self._connector = connector = Connector(replace(read_address(url), schema=schema))
+        self._connections = connections = Connections(connector, connector.address.connections - 1, self._ask_for_room)
         first = 1 if connections.size > LANES else 0
         self._doubts = Doubts()
         self._settlements = Lane(connections, first, is_busy=True)
@@ -92,7 +92,7 @@ class PostgresTable(TableSource[Relation]):
     async def _examined(self) -> tuple[Relation | None, list[Finding]]:
         async def look(connection: Connection) -> Relation | None:
             if not await connection.fetchval(IS_READ_COMMITTED):
-                self._dial.insist_on_read_committed()
+                self._connector.require_read_committed()
             return await shape.read(connection, self.table)
 
         relation = await self._catalog_lane.call(look)
@@ -198,7 +198,7 @@ class PostgresTable(TableSource[Relation]):
 
     async def back_off(self, delay_s: float) -> None:
         """See the contract."""
-        await self._dial.reach.wait(delay_s)
+        await self._connector.reach.wait(delay_s)
 
     def _beats(self) -> PostgresBeats:
         return PostgresBeats(self._at_work().statements, self._heartbeats)

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from everpoll.stores.contract import encode
-from everpoll.tables.changes import Given, Pattern, queue_order
+from everpoll.tables.changes import Pattern, RuntimeValue, queue_order
 from everpoll.tables.claims import Claim
+from everpoll.tables.heartbeat_connection import RESCUE_LIMIT
 from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.postgres.ddl import priority_order
 from everpoll.tables.postgres.shape import PostgresColumn, Relation
-from everpoll.tables.pulse import RESCUE_LIMIT
 from everpoll.tables.settling import Settled
 from everpoll.tables.sql_names import identifier, literal
 from everpoll.tables.statements import COUNT_LIMIT, INSTANT_ROLES, Phrases, TableStatements, Values
@@ -69,16 +69,16 @@ class Statements(Phrases, TableStatements[Sql]):
         length = self.column_of("error").length
         return text if length is None else f"left({text}, {length})"
 
-    def given(self, role: str, value: Given) -> str:
+    def given(self, role: str, value: RuntimeValue) -> str:
         """See `Phrases`. $1 is the worker of a claim, `u` has errors and delays of settlements, `j` has results."""
         match value:
-            case Given.WORKER:
+            case RuntimeValue.WORKER:
                 return f"$1::{self._worker_type}"
-            case Given.ERROR:
+            case RuntimeValue.ERROR:
                 return self.error("u.e")
-            case Given.DUE:
+            case RuntimeValue.DUE:
                 return f"now() + u.d * {SECOND}"
-            case Given.RESULT:
+            case RuntimeValue.RESULT:
                 name = self.table.used[role]
                 return f"decode(j.{identifier(name)}, 'base64')" if self._is_bytes(name) else f"j.{identifier(name)}"
             case _:
@@ -264,7 +264,7 @@ class Statements(Phrases, TableStatements[Sql]):
 
     @cached_property
     def _beats(self) -> str:
-        update = self._update(self.sets({"heartbeat": Given.NOW}), self._is_ours("$3"), "1")
+        update = self._update(self.sets({"heartbeat": RuntimeValue.NOW}), self._is_ours("$3"), "1")
         return f"{self._picked(self._rows_of_ours)}, heard as ({update}) {self._holds}"
 
     @property

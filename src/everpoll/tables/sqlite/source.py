@@ -1,7 +1,7 @@
 """SqliteTable: the user's own table in an SQLite file, for the processes of one machine.
 
     lease, settle ──▶ writer: one thread, group commit, hears other programs ──────┐
-    heartbeat ──────▶ pulse: a connection of its own ───────────────────────────────┴──▶ the file
+    heartbeat ──────▶ a connection of its own ─────────────────────────────────────┴──▶ the file
 
 Promises: what `TableSource` does. Rows that any program inserts wake the worker within 80 ms; a row of ours
 that another program changes has its handler stopped as soon. The file may be the app's own, everpoll's tables then live
@@ -20,11 +20,11 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
-from everpoll.drivers.sqlite.bell import Bell
 from everpoll.drivers.sqlite.connection import PATIENCE_S, Connection
-from everpoll.drivers.sqlite.heard import HeardFile
+from everpoll.drivers.sqlite.file_listeners import FileListeners
 from everpoll.drivers.sqlite.journal import is_wal, use_wal
 from everpoll.drivers.sqlite.lane import Op
+from everpoll.drivers.sqlite.notifying_file import NotifyingFile
 from everpoll.drivers.sqlite.own_connection import brief_connection
 from everpoll.drivers.sqlite.writer import Writer
 from everpoll.drivers.wake import OnWake, Wake
@@ -43,8 +43,8 @@ from everpoll.tables.settling import Settled
 from everpoll.tables.source import TableSource
 from everpoll.tables.sqlite import claiming, findings, settling
 from everpoll.tables.sqlite.ddl import ddl_of
+from everpoll.tables.sqlite.heartbeat_connection import SqliteBeats
 from everpoll.tables.sqlite.instants import Starts
-from everpoll.tables.sqlite.pulse import SqliteBeats
 from everpoll.tables.sqlite.shape import FileShape, read_shape
 from everpoll.tables.sqlite.statements import Sql, Statements
 from everpoll.tables.statements import Values
@@ -54,7 +54,7 @@ T = TypeVar("T")
 logger = logging.getLogger("everpoll.tables")
 
 
-class TableBell(Bell):
+class TableListeners(FileListeners):
     """Wakes the pollers of one table, except for commits that changed nothing for them.
 
     The worker hears every commit to the file, those of other programs and of everpoll's own store included. Without
@@ -62,13 +62,13 @@ class TableBell(Bell):
     """
 
     is_muted = False
-    """Set by the ringing thread just before a ring; it holds for that ring only."""
+    """Set by the waking thread just before a wake; it holds for that wake only."""
 
-    def ring(self, wake: Wake) -> None:
-        """Wake the pollers, unless the bell is muted; a cancel always gets through."""
+    def wake(self, wake: Wake) -> None:
+        """Wake the pollers, unless they are muted. A wake for a cancel always gets through."""
         is_muted, self.is_muted = self.is_muted, False
         if wake.cancel or not is_muted:
-            super().ring(wake)
+            super().wake(wake)
 
 
 class SqliteTable(TableSource[FileShape]):
@@ -81,8 +81,8 @@ class SqliteTable(TableSource[FileShape]):
                 "of the file that it is in as url=…"
             )
         super().__init__(table)
-        self._bell = TableBell()
-        self._file = HeardFile(self._bell)
+        self._file_listeners = TableListeners()
+        self._file = NotifyingFile(self._file_listeners)
         self._address = read_address(url)
         self._place = f" in {self._address.path}"
         self._patience_s = patience_s
@@ -102,12 +102,12 @@ class SqliteTable(TableSource[FileShape]):
             return
         self._statements = statements
         name = f"everpoll-table {self._address.path.name} {self.table.name}"
-        self._file.start(Writer(name, self._address, self._patience_s, self._check, self._bell, self._taken))
+        self._file.start(Writer(name, self._address, self._patience_s, self._check, self._file_listeners, self._taken))
 
     async def close(self) -> None:
         """See the contract."""
         writer, self._file.writer = self._file.writer, None
-        self._file.silence()
+        self._file.remove_listeners()
         if writer is not None:
             await writer.stop()
 
@@ -228,9 +228,9 @@ class SqliteTable(TableSource[FileShape]):
         self._file.unlisten(on_wake)
 
     @property
-    def hand_over(self) -> Callable[[], None]:
+    def yield_to_thread(self) -> Callable[[], None]:
         """See the contract."""
-        return self._file.hand_over
+        return self._file.yield_to_thread
 
     def _beats(self) -> SqliteBeats:
         return SqliteBeats(self._opened(), self._address, self._patience_s)
@@ -250,7 +250,7 @@ class SqliteTable(TableSource[FileShape]):
         claims = self._claims.all()
         for number in tuple(self._settling):
             claims.pop(number, None)
-        self._bell.is_muted = not self._has_news(con)
+        self._file_listeners.is_muted = not self._has_news(con)
         return settling.lost_claims(con, self._opened(), claims)
 
     def _has_news(self, con: Connection) -> bool:

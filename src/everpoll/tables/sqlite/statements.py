@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from everpoll.stores.contract import LEASE_LIMIT, encode
-from everpoll.tables.changes import Given
+from everpoll.tables.changes import RuntimeValue
 from everpoll.tables.claims import Claim, by_fence
+from everpoll.tables.heartbeat_connection import RESCUE_LIMIT
 from everpoll.tables.mapping import Table
-from everpoll.tables.pulse import RESCUE_LIMIT
 from everpoll.tables.settling import Settled
 from everpoll.tables.sqlite.instants import EPOCH, SECOND_US, Kind, kind_of, later_us, now_us, read_us, stored
 from everpoll.tables.sqlite.shape import FileShape
@@ -65,11 +65,11 @@ class Statements(Phrases, TableStatements[Sql]):
         """See `Phrases`."""
         return word(text)
 
-    def given(self, role: str, value: Given) -> str:
+    def given(self, role: str, value: RuntimeValue) -> str:
         """See `Phrases`."""
-        if value is Given.RESULT:
+        if value is RuntimeValue.RESULT:
             return f":r{self.table.results.index(self.table.used[role])}"
-        return f":{role}" if value in {Given.NOW, Given.START} else f":{value.value}"
+        return f":{role}" if value in {RuntimeValue.NOW, RuntimeValue.START} else f":{value.value}"
 
     def _is_json(self, column: str) -> bool:
         found = self._shape.column(column)
@@ -136,7 +136,7 @@ class Statements(Phrases, TableStatements[Sql]):
     def _has_today(self) -> bool:
         """True if due times are texts, which may have a `T` or a space between date and time.
 
-        `T` sorts behind a space, so instants of today are compared with a limit in their own form.
+        `T` sorts after a space, so instants of today are compared with a limit in their own form.
         """
         return self.kinds["due_at"] is Kind.TEXT
 
@@ -182,7 +182,7 @@ class Statements(Phrases, TableStatements[Sql]):
 
     def beats(self, claims: Sequence[Claim]) -> Iterator[Sql]:
         """See `TableStatements`."""
-        sets, now = self.sets({"heartbeat": Given.NOW}), self._instants(now_us())
+        sets, now = self.sets({"heartbeat": RuntimeValue.NOW}), self._instants(now_us())
         for group in by_fence(claims):
             yield self._update(sets, self._fence, [claim.key for claim in group], now | _fence(group[0]))
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from everpoll.tables.changes import Given
+from everpoll.tables.changes import RuntimeValue
 from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.shape import Shape
 from everpoll.tables.sql_names import identifier, literal
@@ -107,9 +107,9 @@ class FunctionPhrases(Phrases):
     def __init__(self, table: Table) -> None:
         super().__init__(table, Shape(columns={}))
 
-    def given(self, role: str, value: Given) -> str:
+    def given(self, role: str, value: RuntimeValue) -> str:
         """See `Phrases`."""
-        return "$1" if value is Given.WORKER else "$2"
+        return "$1" if value is RuntimeValue.WORKER else "$2"
 
 
 def _claim(table: Table) -> str:

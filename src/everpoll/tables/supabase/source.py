@@ -33,8 +33,8 @@ from everpoll.tables.supabase.claiming import SupabaseClaiming
 from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.ddl import ddl_of
 from everpoll.tables.supabase.functions import functions_of
+from everpoll.tables.supabase.heartbeat_connection import SupabaseBeats
 from everpoll.tables.supabase.http import Http, Link, Request
-from everpoll.tables.supabase.pulse import SupabaseBeats
 from everpoll.tables.supabase.push import Realtime
 from everpoll.tables.supabase.settling import Settling
 from everpoll.tables.supabase.shape import Unusable, read_shape

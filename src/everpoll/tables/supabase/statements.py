@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from everpoll.tables.changes import Change, Changes, Given, Plus, queue_order
+from everpoll.tables.changes import Change, Changes, Plus, RuntimeValue, queue_order
 from everpoll.tables.claiming import Claimed
 from everpoll.tables.claims import Claim, by_fence, grouped
 from everpoll.tables.contract import StatusCount
@@ -131,7 +131,7 @@ class Statements(TableStatements[Request]):
             filters = (*self._is(self.table.queued), *self._equal(self._compared[1:], seen))
             for whole in self.by_keys(filters, [row[0] for row in group]):
                 claim = new_claim()
-                given = {Given.WORKER: claim.worker, Given.START: claim.started_at}
+                given = {RuntimeValue.WORKER: claim.worker, RuntimeValue.START: claim.started_at}
                 body = self.body(self.changes.claimed, given, {"version": next(iter(seen), None)})
                 if heartbeat is not None and not is_exact:
                     body[heartbeat] = NOW
@@ -209,7 +209,7 @@ class Statements(TableStatements[Request]):
         for role, value in change.items():
             if isinstance(value, Plus):
                 body[self.table.used[role]] = (numbers.get(role) or 0) + value.number
-            elif isinstance(value, Given):
+            elif isinstance(value, RuntimeValue):
                 body[self.table.used[role]] = given.get(value, NOW)
             else:
                 body[self.table.used[role]] = value
@@ -219,7 +219,7 @@ class Statements(TableStatements[Request]):
         """Return the JSON body that a settlement writes into its row."""
         write, claim = one.write, http_claim(one.claim)
         due_at = None if write.delay_s is None else written(_later(now, write.delay_s))
-        given = {Given.ERROR: write.error, Given.DUE: due_at}
+        given = {RuntimeValue.ERROR: write.error, RuntimeValue.DUE: due_at}
         numbers = {"retries": claim.retries, "version": claim.version}
         return self.body(self.changes.settled(one.pattern), given, numbers) | write.results
 
@@ -237,7 +237,7 @@ class Statements(TableStatements[Request]):
 
     def probe(self) -> Body:
         """Return a body with every column that a claim writes, to find out whether the key may write them."""
-        return self.body(self.changes.claimed, {Given.WORKER: ""})
+        return self.body(self.changes.claimed, {RuntimeValue.WORKER: ""})
 
     def stale(self, limit: int, before: datetime | None = None) -> list[Request]:
         """See `TableStatements`. `before`: since when they are silent; None: all running rows."""
@@ -267,7 +267,7 @@ class Statements(TableStatements[Request]):
         table = self.table
         retries = 0 if table.retries is None else found[table.retries] or 0
         change = self.changes.lost(is_last=table.retries is not None and retries + 1 >= table.attempts)
-        given = {Given.LOST: lost_error(table, found[table.worker], retries)}
+        given = {RuntimeValue.LOST: lost_error(table, found[table.worker], retries)}
         return self.body(change, given, {"retries": retries, "version": found.get(table.version)})
 
     def _is_stale(self, before: datetime | None) -> Query:

@@ -71,11 +71,11 @@ class Key:
     async def _asked(self, source: Callable[[], str | Awaitable[str]]) -> str:
         event_loop = asyncio.get_running_loop()
         if inspect.iscoroutinefunction(source):
-            return await self._at_home(source())
+            return await self._on_own_event_loop(source())
         answered = await event_loop.run_in_executor(self._threads, source)
-        return answered if isinstance(answered, str) else await self._at_home(answered)
+        return answered if isinstance(answered, str) else await self._on_own_event_loop(answered)
 
-    async def _at_home(self, answering: Awaitable[str]) -> str:
+    async def _on_own_event_loop(self, answering: Awaitable[str]) -> str:
         """Await on the app's event loop: a client of the user's belongs to it, not to that of the heartbeat."""
         home = self._home
         if home is None or home is asyncio.get_running_loop() or not home.is_running():

@@ -33,7 +33,7 @@ State = Literal["success", "failure", "retry"]
 STATES = ("success", "failure", "retry")
 
 
-class Seen(NamedTuple):
+class JudgedResponse(NamedTuple):
     """One response, as acceptors see it."""
 
     body: Any
@@ -43,7 +43,7 @@ class Seen(NamedTuple):
     input: Any
 
 
-Matches = Callable[[Seen], bool]
+Matches = Callable[[JudgedResponse], bool]
 
 
 class Waiter:
@@ -81,7 +81,7 @@ class Waiter:
         input: Any = None,  # noqa: A002 - Smithy's own word
     ) -> tuple[State, str]:
         """Return the state after one response, and the rule that decided it."""
-        seen = Seen(body, status, _code(error), input)
+        seen = JudgedResponse(body, status, _code(error), input)
         for state, rule, matches in self._acceptors:
             if matches(seen):
                 return state, rule
@@ -206,7 +206,7 @@ def _smithy(where: str, matcher: Mapping[str, Any]) -> tuple[str, Matches]:
     wanted = expected.get("expected")
     rule = f"{kind} {expected.get('path')} {expected.get('comparator')} {wanted!r}"
 
-    def matches(seen: Seen) -> bool:
+    def matches(seen: JudgedResponse) -> bool:
         subject = seen.body if kind == "output" else {"input": seen.input, "output": seen.body}
         return seen.error is None and test(search(subject), wanted)
 

@@ -1,5 +1,5 @@
 -- Ends a queued task as canceled; asks a running one to cancel, and notifies its worker. Returns the state after that;
--- null: unknown. A task that cancels itself is only asked: it is due now. If it runs, its due time is now behind its
+-- null: unknown. A task that cancels itself is only asked: it is due now. If it runs, its due time is now after its
 -- start, which tells its settlement that the run could not know of the request.
 create function everpoll.cancel(task_id bigint, note text, out state text, out is_changed boolean)
 language plpgsql volatile as $$

@@ -65,7 +65,7 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-declare task record; known bigint; inserted bigint; let_go boolean;
+declare task record; known bigint; inserted bigint; key_passed_on boolean;
 begin
     -- Numbered and timed first, in the order of the call. Whole rows: a subscript of a text array walks through it.
     ids := array(select nextval('everpoll.tasks_id_seq') from unnest(names));
@@ -80,10 +80,10 @@ begin
                      indexed, limit_key, limit_running, limit_starts, limit_per_s, replaces, window_s, place)
             offset 0) numbered
          order by numbered.key collate "C", numbered.kind collate "C", numbered.place loop
-        let_go := false;
+        key_passed_on := false;
         loop
             if task.replaces then
-                select r.task_id, let_go or r.has_let_go into known, let_go
+                select r.task_id, key_passed_on or r.has_let_go into known, key_passed_on
                   from everpoll.replace(task.kind, task.key, task.due_at, task.delay_s, task.queue, task.name, task.rank,
                            task.args, task.timeout_s, task.version, task.memory, task.indexed, task.limit_key,
                            task.limit_running, task.limit_starts, task.limit_per_s) r;
@@ -93,7 +93,7 @@ begin
             if known is null and task.once then
                 known := everpoll.last_ended(task.kind, task.key);
             end if;
-            if known is null and task.window_s is not null and not let_go then
+            if known is null and task.window_s is not null and not key_passed_on then
                 known := everpoll.ended_within(task.kind, task.key, task.window_s);
             end if;
             if known is not null then
@@ -111,7 +111,7 @@ begin
             on conflict (key, kind) where key is not null do nothing returning tasks.id into inserted;
             continue when inserted is null;
             exit when (not task.once or everpoll.last_ended(task.kind, task.key) is null)
-                  and (task.window_s is null or let_go
+                  and (task.window_s is null or key_passed_on
                        or everpoll.ended_within(task.kind, task.key, task.window_s) is null);
             delete from everpoll.tasks t where t.id = task.id;
         end loop;

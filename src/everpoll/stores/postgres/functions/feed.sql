@@ -1,4 +1,4 @@
--- The feed is read by id, and transactions commit in any order: an event may become visible behind others with higher
+-- The feed is read by id, and transactions commit in any order: an event may become visible after others with higher
 -- ids. So a transaction that appends announces, from before it takes its first id until after its commit, above which
 -- id it may have some, by a shared lock on a number that carries that id. No transaction waits for these locks.
 -- Numbers from this one on, 40 bits of them, are the feed's.
@@ -37,7 +37,7 @@ begin
 end $$;
 
 -- Two statements, so two snapshots (READ COMMITTED): the second sees whatever had ended for the first. One row at least:
--- without an event its columns are null. is_gap: events behind `after` were dropped because of their age; read in the
+-- without an event its columns are null. is_gap: events after `after` were dropped because of their age; read in the
 -- snapshot that the events are read in.
 create function everpoll.feed(after bigint, most int) returns table (is_gap boolean, task_id bigint, kind text,
     name text, key text, seq bigint, at timestamptz, body text, id bigint)

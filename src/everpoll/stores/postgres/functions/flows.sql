@@ -6,7 +6,7 @@ return '{"input":' || coalesce(result, 'null') || ',' || substr(args, 2);
 -- Tells tasks that wait for others which of these have ended: link i is the end of link_ids[i], called link_names[i], for
 -- which links_to[i] waits. due_s: in how many seconds the first one is due that waits for no task any more; null: none.
 --   takes = 'end': one fewer to wait for; the last one makes it queued. takes = 'result': after `done` it is queued, with
---   the result in its arguments; else it is canceled, and so are those behind it. All of these name the first cause.
+--   the result in its arguments; else it is canceled, and so are those after it. All of these name the first cause.
 -- Tasks that wait have smaller ids than those that they wait for. All that may be changed are locked first, the largest id
 -- first, as a cancel of a task in the middle has it, so that two transactions cannot deadlock.
 create function everpoll.tell_links(link_ids bigint[], link_names text[], link_states text[], link_results text[],
@@ -79,7 +79,7 @@ begin
     end loop;
 end $$;
 
--- The tasks that lead to this one, live or ended, by id behind `after`.
+-- The tasks that lead to this one, live or ended, by id after `after`.
 create function everpoll.member_ids(task_id bigint, after bigint, most int) returns bigint[]
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off

@@ -22,7 +22,7 @@ begin
     where s.name = its_name order by d.name;
 end $$;
 
--- What services report, behind a service and a name.
+-- What services report, after a service and a name.
 create function everpoll.health_edges(after_service text, after_name text, most int)
 returns table (service text, name text, canonical text, status text, vanished boolean)
 language plpgsql stable

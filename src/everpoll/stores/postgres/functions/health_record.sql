@@ -1,8 +1,10 @@
--- Records a batch of looks at the services `names`; `places` says which of them, from 1, each look is about. What is
--- there already is left out. ids: the services. late: the places among the looks, from 1, of those that are not newer
--- than what is rolled up of their service, and may be in there: unless the caller has checked them (is_checked),
--- nothing is written then. A roll-up, or a forgetting, that comes in between is found at the end, and undoes everything
--- (40001): it may have taken away the very look that the insert would have met.
+-- Records a batch of looks. names: the services. places[i]: which of the names, counted from 1, look i is about. Looks that
+-- are recorded already are left out.
+--   ids: the services. late: which looks, counted from 1, are not newer than the last roll-up of their service, so that the
+--   rolled-up rows may contain them. If there are any, the call writes nothing, unless the caller has checked them
+--   (is_checked).
+-- If the service is rolled up or forgotten meanwhile, the call finds that at its end and raises 40001, which undoes
+-- everything: the roll-up may have removed a look that the insert had to find.
 create function everpoll.record_looks(names text[], places int[], ats bigint[], spans int[], statuses int[],
     latencies_us int[], http_statuses int[], errors text[], packed_latencies bytea[], is_checked boolean,
     its_dependencies json, its_errors json, out ids int[], out late int[])

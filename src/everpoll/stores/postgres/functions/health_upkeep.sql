@@ -1,5 +1,5 @@
--- Services with looks before an instant, behind a service, held until the end of the transaction. What another
--- transaction holds is left to it.
+-- Returns and locks services that have looks before an instant, in the order of their ids after `after`. Skips services
+-- that another transaction has locked.
 create function everpoll.health_pick(until_ms bigint, after int, most int)
 returns table (id int, recent bytea, latencies bytea, latencies_ms bigint, packed_ms bigint)
 language plpgsql volatile
@@ -29,7 +29,7 @@ begin
     order by s.place, l.at_ms limit most;
 end $$;
 
--- What is there at some hours and days of some services. kind: 1 packed looks, 2 minutes, 3 an hour, 4 a day.
+-- The rolled-up rows of some services at some hours and days. kind: 1 packed looks, 2 minutes, 3 an hour, 4 a day.
 create function everpoll.health_buckets(hours int[], hours_of int[], days int[], days_of int[])
 returns table (kind int, service int, place int, size int, figures bigint[], packed bytea, latencies bytea)
 language plpgsql stable

@@ -192,7 +192,7 @@ begin
                   from roomy m;
                 visited := visited + seen;
                 opens_at := least(opens_at, found_opens);
-                -- Other looks hold the locks of some keys: the keys behind them take their place.
+                -- Other looks hold the locks of some keys: the keys after them take their place.
                 for place in 1 .. coalesce(cardinality(found_keys), 0) loop
                     is_enough := opened >= 64 or is_one_line and startable_tasks >= most_tasks;
                     exit when is_enough;
@@ -387,7 +387,7 @@ begin
          where t.line = 3 and t.queue = l.queue and t.rank = l.rank and t.limit_key = its_key limit most) one;
 end $$;
 
--- How many of these payloads one look returns: the first one, and those behind it that fit.
+-- How many of these payloads one look returns: the first one, and those after it that fit.
 create function everpoll.fitting(bytes int[], most_bytes bigint, out fits int)
 language sql immutable as $$
     select count(*)::int from (

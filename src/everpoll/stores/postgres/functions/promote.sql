@@ -1,9 +1,16 @@
--- Makes ready what has fallen due in these queues, and tells when the next one does: at most `most` tasks a call, those
--- of higher priority than usual first, then in the order of their due times. is_all: nothing that is due was left.
---   waits_from[i]: before this, nothing waits in wanted[i].
---   done_until[j]: of done_queues[j], everything that was due before this has been made ready. Callers start there next
---   time: while a snapshot is held elsewhere, the entries of what was made ready stay in the index.
---   made_from[j]: of made_queues[j], the earliest due time of what this call made ready.
+-- Promotes tasks: moves waiting tasks (line 1) of the queues `wanted` whose due time has come to the ready ones (line 0),
+-- or, if they count for a limit, to line 3. At most `most` tasks a call: first those with a priority above 0, then the
+-- others by due time.
+--
+-- Parameters:
+--   waits_from[i]: no task of the queue wanted[i] waits with a due time before this: the search starts here.
+-- Answers:
+--   promoted: how many tasks were promoted. is_all: no due task was left behind.
+--   next_at: the due time of the next waiting task; now() if due ones are left; null: none waits.
+--   done_queues[j], done_until[j]: every task of that queue that was due before that instant is promoted. The caller
+--   passes it as waits_from next time, because index entries of promoted tasks stay while another transaction holds an
+--   old snapshot.
+--   made_queues[j], made_from[j]: the earliest due time of the tasks of that queue that this call promoted.
 create function everpoll.promote(most int, wanted text[], waits_from timestamptz[], out next_at timestamptz,
     out promoted int, out is_all boolean, out done_queues text[], out done_until timestamptz[],
     out made_queues text[], out made_from timestamptz[])
@@ -18,7 +25,7 @@ begin
     promoted := 0;
     is_all := true;
     if cardinality(wanted) > 16 then
-        -- Of many queues only those that have a waiting task are visited, by jumping from name to name.
+        -- Many queues: visit only those that have a waiting task, by jumping from name to name in the index.
         with recursive heads(queue, due_at) as (
             (select t.queue, t.due_at from everpoll.tasks t where t.line = 1 and not t.is_leased
              order by t.queue, t.due_at limit 1)
@@ -37,7 +44,7 @@ begin
     end if;
     if next_at is null or next_at > now() then return; end if;
 
-    -- More urgent than usual: rank by rank, each found by a jump in its index. Mostly there are none.
+    -- Tasks with a priority above 0, rank by rank; each rank is found by a jump in the index. Mostly there are none.
     with recursive ranks(queue, rank) as (
         select q.queue, first.rank from unnest(due_queues) q(queue) cross join lateral (
             select t.rank from everpoll.tasks t where t.line = 1 and t.rank <> 0 and t.queue = q.queue and t.rank < 0
@@ -78,14 +85,15 @@ begin
         made_from := made_from || more_from;
     end if;
     if promoted < most then
-        -- Nothing that waits is due any more: what is older is gone, however many entries the index still has of it.
+        -- No due task waits any more. So begin at now(): entries before it, however many, are of tasks that are gone.
         select min(n.due_at) into next_at from unnest(wanted) q(queue) cross join lateral (
             select t.due_at from everpoll.tasks t
             where t.line = 1 and t.queue = q.queue and t.due_at > now() order by t.queue, t.due_at limit 1) n;
         return;
     end if;
     if lowest > 0 then
-        -- Tasks of the usual priority among many that are less urgent; they are not in the index by rank.
+        -- The batch was full, and has tasks with a priority below 0. So also promote due tasks of priority 0, which go
+        -- before those; the index by rank does not have them.
         with pick as materialized (
             select w.ctid from unnest(due_queues) q(queue) cross join lateral (
                 select t.ctid from everpoll.tasks t
@@ -104,7 +112,8 @@ begin
     is_all := false;
 end $$;
 
--- Of these queues, those that have a ready or leased task, by jumping from name to name in the index.
+-- Returns those of the queues `wanted` that have a task in line 0 (ready, or leased a moment ago), with their rooms.
+-- Jumps from name to name in the index.
 create function everpoll.ready_queues(wanted text[], its_rooms int[], out queues text[], out rooms int[])
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set jit = off
@@ -118,8 +127,9 @@ as $$
       from names n join unnest(wanted, its_rooms) w(queue, room) on w.queue = n.queue where w.room > 0
 $$;
 
--- How many of the best `room` tasks each queue has, as far as it may give; read without locks. The first tasks of all
--- ranges bound the search: a task behind the best `room` of them cannot be among the best `room` tasks.
+-- Divides a lease of `room` tasks among queues: returns how many of the best `room` ready tasks each queue has, at most
+-- in_rooms[i] of in_queues[i]. Takes no locks. The first tasks of all ranges bound the search: a task behind the best
+-- `room` of these cannot be among the best `room` tasks.
 create function everpoll.shares(room int, in_queues text[], in_rooms int[], range_queues text[], ranks_from int[],
     dues_from timestamptz[], ranks_to bigint[], out queues text[], out rooms int[], out total int)
 language plpgsql stable
@@ -128,7 +138,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare last_rank int; last_due timestamptz; heads int; best_queues text[];
 begin
-    -- Each aggregate says its own order: for the distinct one the planner may sort what all of them get.
+    -- Each aggregate has its own order by: for the distinct one the planner may sort the input of all of them.
     select array_agg(distinct h.queue), (array_agg(h.rank order by h.rank desc, h.due_at desc))[1],
            (array_agg(h.due_at order by h.rank desc, h.due_at desc))[1], count(*)
       into best_queues, last_rank, last_due, heads from (
@@ -164,9 +174,9 @@ begin
         group by b.queue) s;
 end $$;
 
--- Where ready tasks lie before the caller's marks: queue, rank and due time of the first ones. Walks over everything
--- that is gone there, so it may take long: it locks nothing, and nothing waits for it. is_late: a waiting task is due
--- although it lies before waits_from.
+-- The sweep of marks.py: finds ready tasks with a due time before the caller's mark of their queue and rank. Returns
+-- queue, rank and due time of the first one of each. is_late: a waiting task has a due time before waits_from. It reads
+-- all dead index entries before the marks, so it may take long; it takes no locks, and no call waits for it.
 create function everpoll.behind(wanted text[], waits_from timestamptz[], mark_queues text[], mark_ranks int[],
     mark_dues timestamptz[], out queues text[], out ranks int[], out dues timestamptz[], out is_late boolean,
     out took_s float8)

@@ -1,5 +1,6 @@
--- Takes back the tasks in these rows, as far as they still are leased by a stopped worker or are overdue; how many, and
--- the ids of those that ended.
+-- Takes back the tasks in the rows `places` that a stopped worker still has leased, or that are overdue: each is due
+-- again, or ends as failed after most_rescues rescues, or as canceled if that was requested. Returns how many tasks it
+-- took back, and the ids of those that ended.
 create function everpoll.take_back(places tid[], stopped bigint[], overdue bigint[], most_rescues int, out taken int,
     out ends bigint[])
 language plpgsql volatile
@@ -45,14 +46,16 @@ begin
     end if;
 end $$;
 
--- Declares workers dead and takes back what dead and stopped workers hold, and what `me` holds past its deadline.
---   dead: each with the beat number that stood still. The row is locked before the number is compared: a worker that
---   has beaten since is left alone, whenever this call arrives.
--- The lock also holds off a lease of that worker, and is held off by one: a worker that leases afterwards learns that it
--- is dead, and what it leased before is found here. A lease under way takes milliseconds, so it is waited for, but not
--- for long: its client may be frozen with the answer half sent. Tasks that are locked (a settlement under way) are left;
--- their worker stays open for the next beat.
--- Held tasks are found by their incarnation, those leased a moment ago by a walk (leased_lately).
+-- Declares workers dead, and takes back the tasks of dead and stopped workers and the overdue tasks of `me`.
+--   dead[i], dead_beats[i]: an incarnation, and its beat number that stood still. The function locks the worker's row and
+--   then compares the number: a worker that has beaten since is not declared dead, however late this call arrives.
+--   overdue[i], overdue_sequences[i]: tasks that `me` holds past their deadline.
+--
+-- A lease locks the same row. So either the lease comes first, and this call finds its tasks; or this call comes first,
+-- and the lease fails because the worker is dead. A lease takes milliseconds, so this call waits for it, for at most
+-- lock_timeout: a frozen client may have left a lease open. Tasks that a settlement has locked are left alone; their
+-- worker is then not marked as clear, and the next heartbeat of any worker tries again.
+-- Tasks in line 2 are found by their incarnation, those leased a moment ago by leased_lately.
 create function everpoll.rescue(me bigint, dead bigint[], dead_beats bigint[], overdue bigint[],
     overdue_sequences int[], most_rescues int, out rescued int, out ended bigint[])
 language plpgsql volatile
@@ -87,7 +90,7 @@ begin
         begin
             select * into rescued, ended from everpoll.take_back(seen, stopped, overdue, most_rescues);
         exception when others then
-            -- A trigger or a constraint of the user's refuses one of them: it must not hold up the others.
+            -- A trigger or a constraint of the user's refuses one of the tasks: take back the others one by one.
             foreach place in array seen loop
                 begin
                     select * into one from everpoll.take_back(array[place], stopped, overdue, most_rescues);

@@ -1,4 +1,4 @@
--- The fields of a JSON object, to stand behind others: with the comma before them and the brace behind.
+-- The fields of a JSON object, to stand after others: with the comma before them and the brace after them.
 create function everpoll.further(note text) returns text
 language sql immutable
 return case when ltrim(note) ~ '^\{\s*\}' then '}' else ',' || substr(ltrim(note), 2) end;

@@ -131,7 +131,7 @@ create index everpoll_losses_task on everpoll_losses (task_id);
 
 -- What happened to a task, numbered by the task (seq) and over all (id), in the order of commits.
 create table everpoll_events (
-    id      integer primary key autoincrement,          -- never reused: subscribers go on behind one
+    id      integer primary key autoincrement,          -- never reused: subscribers go on after one
     task_id integer not null,
     seq     integer not null,
     at      integer not null,

@@ -1,4 +1,4 @@
-"""A file whose changes are heard: its writer, and the listeners of one store or one adopted table.
+"""A file that notifies of its changes: its writer, and the listeners of one store or one adopted table.
 
 Promises: a listener is called in the thread of its own event loop. The writer looks for commits of other programs only
 while there are listeners.
@@ -6,16 +6,16 @@ while there are listeners.
 
 import asyncio
 
-from everpoll.drivers.sqlite.bell import Bell, Listener
+from everpoll.drivers.sqlite.file_listeners import FileListeners, Listener
 from everpoll.drivers.sqlite.writer import Writer
 from everpoll.drivers.wake import OnWake
 
 
-class HeardFile:
+class NotifyingFile:
     """The listeners of a file, and its writer while it is open."""
 
-    def __init__(self, bell: Bell) -> None:
-        self.bell = bell
+    def __init__(self, file_listeners: FileListeners) -> None:
+        self.file_listeners = file_listeners
         self._listeners: list[Listener] = []
         self.writer: Writer | None = None
 
@@ -29,7 +29,7 @@ class HeardFile:
         """Call `on_wake` in this event loop whenever a writer of this machine has changed something."""
         listener = Listener(asyncio.get_running_loop(), on_wake)
         self._listeners.append(listener)
-        self.bell.add(listener)
+        self.file_listeners.add(listener)
         if self.writer is not None:
             self.writer.listen(True)
 
@@ -39,16 +39,16 @@ class HeardFile:
         if self.writer is not None:
             self.writer.listen(bool(self._listeners))
 
-    def silence(self) -> None:
+    def remove_listeners(self) -> None:
         """Forget all listeners."""
         self._remove(list(self._listeners))
 
     def _remove(self, listeners: list[Listener]) -> None:
         for listener in listeners:
             self._listeners.remove(listener)
-            self.bell.remove(listener)
+            self.file_listeners.remove(listener)
 
-    def hand_over(self) -> None:
+    def yield_to_thread(self) -> None:
         """Let the writer's thread run for a moment."""
         if self.writer is not None:
-            self.writer.hand_over()
+            self.writer.yield_to_thread()

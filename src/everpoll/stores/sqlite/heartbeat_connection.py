@@ -19,7 +19,7 @@ from everpoll.stores.sqlite.figures import publish
 T = TypeVar("T")
 
 
-class SqlitePulse:
+class SqliteHeartbeatConnection:
     """One heartbeat's way to the file."""
 
     def __init__(self, address: SqliteAddress, patience_s: float, instants: Instants) -> None:

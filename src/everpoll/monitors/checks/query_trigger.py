@@ -1,7 +1,7 @@
-"""Scout: tells a process without services when to query the store for services of other processes.
+"""Query trigger: tells a process without services when to query the store for services of other processes.
 
-Promises: if the store pushes, the process queries it after an enqueue anywhere, at most every SCOUT_S, and every
-SAFETY_S as the safety net. Without push, it queries every SCOUT_S.
+Promises: if the store pushes, the process queries it after an enqueue anywhere, at most every QUERY_S, and every
+SAFETY_S as the safety net. Without push, it queries every QUERY_S.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import asyncio
 from everpoll.drivers.wake import Wake
 from everpoll.stores.contract import Store
 
-SCOUT_S = 1.0
+QUERY_S = 1.0
 SAFETY_S = 60.0
 
 
-class Scout:
+class QueryTrigger:
     """Sets an event when the store should be queried."""
 
     def __init__(self, reason: asyncio.Event) -> None:
@@ -25,7 +25,7 @@ class Scout:
     @property
     def rest_s(self) -> float:
         """How long to wait for a wake-up at most."""
-        return SAFETY_S if self._store is not None and self._store.has_push else SCOUT_S
+        return SAFETY_S if self._store is not None and self._store.has_push else QUERY_S
 
     async def begin(self, store: Store) -> None:
         """Listen to the store, and note that it is queried now. Call this before each query."""
@@ -45,7 +45,7 @@ class Scout:
 
     def _woken(self, _wake: Wake) -> None:
         event_loop = asyncio.get_running_loop()
-        wait_s = self._asked_at + SCOUT_S - event_loop.time()
+        wait_s = self._asked_at + QUERY_S - event_loop.time()
         if wait_s <= 0:
             self._reason.set()
         elif self._timer is None:

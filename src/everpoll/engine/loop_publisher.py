@@ -1,4 +1,4 @@
-"""Loop showing: publishes the loops of a process that has no worker, by the heartbeat of a worker without queues.
+"""Loop publisher: publishes the loops of a process that has no worker, by the heartbeat of a worker without queues.
 
 Promises: starts beside the app and never keeps it from running: a database that is away is tried again in the
 background, and neither fails the start nor makes the app unhealthy. Leases nothing. Ends with the app.
@@ -13,7 +13,7 @@ from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.publishing import Cards
 from everpoll.engine.settler import OUTAGE
-from everpoll.engine.work import Works
+from everpoll.engine.work import WorkRegistry
 from everpoll.engine.worker import Worker
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.policy import human
@@ -25,7 +25,7 @@ STARTING_S = 1.0
 """How long the end of an app waits for a start that is under way."""
 
 
-class LoopShowing:
+class LoopPublisher:
     """Shows the loops of one app to other processes. `close` closes the store, where it is this object's own."""
 
     def __init__(
@@ -76,7 +76,7 @@ class LoopShowing:
         failures, warnings = 0, RepeatedWarnings(logger, "publishing loops", event_loop_time)
         while True:
             try:
-                worker = Worker(await self._open(), Works(), self._options, loops=self._cards)
+                worker = Worker(await self._open(), WorkRegistry(), self._options, loops=self._cards)
                 await worker.start()
             except StoreUnavailable as error:
                 failures += 1

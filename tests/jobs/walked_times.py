@@ -1,4 +1,4 @@
-"""The slots of a cron expression as the documentation has them, found by walking every minute of UTC.
+"""The times of a cron expression as the documentation has them, found by walking every minute of UTC.
 
 Promises: shares nothing with the code under test, neither its reading of expressions nor its way through the days. What
 it knows of time zones is the local time of each minute, as `zoneinfo` says it.
@@ -56,7 +56,7 @@ class Expression:
         self._either = not fields[2].startswith("*") and not fields[4].startswith("*")
 
     def comes_at(self, minute: Minute) -> bool:
-        """Whether this minute has a slot."""
+        """Whether this minute has a time."""
         if self._follows_clock:
             return self._fits(minute.local)
         return (self._fits(minute.local) and not minute.is_repeat) or any(map(self._fits, minute.skipped))
@@ -84,7 +84,7 @@ def _number(text: str) -> int:
 
 
 def walked(crons: Iterable[str], zone: str, start: float, end: float) -> dict[str, list[float]]:
-    """The slots in (start, end] of each of these expressions, in order."""
+    """The times in (start, end] of each of these expressions, in order."""
     return _walked(tuple(crons), zone, start, end)
 
 

@@ -1,23 +1,26 @@
-"""The heartbeat in Postgres: each statement for itself, by the database's clock. See `tables/pulse.py`."""
+"""The heartbeat in Postgres: each statement on its own, by the database's clock.
+
+See `tables/heartbeat_connection.py`.
+"""
 
 import asyncio
 from collections.abc import Iterable
 
-from everpoll.drivers.postgres.lane import Dial, Lane
+from everpoll.drivers.postgres.lane import Connector, Lane
 from everpoll.errors import StoreUnavailable
+from everpoll.tables.heartbeat_connection import Beats
 from everpoll.tables.postgres.claiming import REFUSED
 from everpoll.tables.postgres.statements import Sql, Statements
-from everpoll.tables.pulse import Beats
 from everpoll.tables.statements import Values
 
 
 class PostgresBeats(Beats[Sql]):
     """A connection and an event loop of their own."""
 
-    def __init__(self, statements: Statements, dial: Dial) -> None:
+    def __init__(self, statements: Statements, connector: Connector) -> None:
         super().__init__(statements)
         self._event_loop = asyncio.new_event_loop()
-        self._lane = Lane(dial)
+        self._lane = Lane(connector)
         self._was_heard = False
 
     def is_refusal(self, error: Exception) -> bool:

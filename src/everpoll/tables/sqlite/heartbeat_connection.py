@@ -1,4 +1,6 @@
-"""The heartbeat in an SQLite file: one transaction for each beat, on a connection of its own. See `tables/pulse.py`.
+"""The heartbeat in an SQLite file: one transaction for each beat, on a connection of its own.
+
+See `tables/heartbeat_connection.py`.
 
 Every beat takes the write lock, even with nothing to write, which costs next to nothing. A worker that never asked for
 the lock would not notice that another program holds it, and would declare silent workers dead.
@@ -10,7 +12,7 @@ from contextlib import contextmanager
 from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.own_connection import OwnConnection
-from everpoll.tables.pulse import Beats
+from everpoll.tables.heartbeat_connection import Beats
 from everpoll.tables.sqlite.claiming import is_refusal
 from everpoll.tables.sqlite.statements import Sql, Statements
 from everpoll.tables.statements import Values

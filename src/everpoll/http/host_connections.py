@@ -1,4 +1,4 @@
-"""Connects to a host and a port without HTTP: looks the name up, asks the guard, and connects.
+"""Connections to a host and a port without HTTP: looks the name up, asks the guard, and connects.
 
 Promises: one deadline for everything; a failure is `NotReached` or `NotAsked`, with the same messages and kinds as for
 a request.

@@ -21,7 +21,7 @@ SHARED_STATEMENT_TRIES = 2
 """How often prepared statements may be missing before we do without them."""
 
 
-class Dial:
+class Connector:
     """Shared by all connections of a store.
 
     `on_connected` and `on_refused` are called in the thread that connects.
@@ -41,9 +41,9 @@ class Dial:
         self._on_connected = on_connected
         self._on_refused = on_refused
 
-    def for_heartbeat(self, on_connected: Callable[[], None], on_refused: Callable[[], None]) -> "Dial":
+    def for_heartbeat(self, on_connected: Callable[[], None], on_refused: Callable[[], None]) -> "Connector":
         """Return a copy that calls one of these, in the heartbeat's thread, when it has connected or was refused."""
-        return Dial(self.address, sessions=self._sessions, on_connected=on_connected, on_refused=on_refused)
+        return Connector(self.address, sessions=self._sessions, on_connected=on_connected, on_refused=on_refused)
 
     async def connect(self) -> Connection:
         """Open a connection. Raises `ConnectionsUsedUp` where the server has none to give."""
@@ -79,7 +79,7 @@ class Dial:
             target_session_attrs=self.address.target,
         )
 
-    def insist_on_read_committed(self) -> None:
+    def require_read_committed(self) -> None:
         """Ask for it from the next connection on. Only where the database's default differs: poolers refuse it."""
         self._sessions.settings["default_transaction_isolation"] = "read committed"
 

@@ -14,8 +14,8 @@ FOLDER_NS = 100_000_000
 """How old the last change of a folder must be for the next change to be visible in its time."""
 
 
-class Place(NamedTuple):
-    """What the three paths lead to; None: to no file."""
+class FileIdentities(NamedTuple):
+    """Device and inode of each of the three files; None: there is no file."""
 
     main: Identity | None
     log: Identity | None
@@ -37,8 +37,8 @@ class Paths:
         self._is_folder_reliable = os.name == "posix" and not os.path.islink(main)  # noqa: PTH114
         self._folder_then: tuple[int, int, int] | None = None
 
-    def look(self) -> Place:
-        """Look at all three."""
+    def look(self) -> FileIdentities:
+        """Read the identities of all three files."""
         folder, now_ns = self._look_at_folder(), time.time_ns()
         main, _ = _look(self.main)
         shm, _ = _look(self.shm)
@@ -46,14 +46,14 @@ class Paths:
         # The clock of a file system ticks every few milliseconds: two changes in one tick look like one.
         is_old = folder is not None and folder[2] < now_ns - FOLDER_NS
         self._folder_then = folder if is_old and self._is_folder_reliable else None
-        return Place(main, log, shm)
+        return FileIdentities(main, log, shm)
 
     def is_untouched(self) -> bool:
         """Return whether nothing in the folder was made, deleted or renamed since the look.
 
         One call, where a look takes four.
 
-        Each of them gives the interpreter's lock away, which a busy event loop then keeps for a while.
+        Each call releases the interpreter's lock, which a busy event loop then keeps for a while.
         """
         return self._folder_then is not None and self._look_at_folder() == self._folder_then
 

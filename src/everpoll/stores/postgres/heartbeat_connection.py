@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from everpoll.drivers.postgres.lane import Dial, Lane
+from everpoll.drivers.postgres.lane import Connector, Lane
 from everpoll.errors import StoreUnavailable
-from everpoll.policy.liveness import Sighting
+from everpoll.policy.liveness import OtherWorker
 from everpoll.stores.contract import RESCUE_LIMIT, Beat, Rescued
 from everpoll.stores.figures import Figure
 from everpoll.stores.postgres.figures import PUBLISH, PUBLISH_LOOPS, arguments
@@ -21,12 +21,12 @@ BEAT = versioned("select * from everpoll.beat($1, $2, $3)")
 RESCUE = versioned("select * from everpoll.rescue($1, $2, $3, $4, $5, $6)")
 
 
-class PostgresPulse:
+class PostgresHeartbeatConnection:
     """One heartbeat's way to the database."""
 
-    def __init__(self, dial: Dial, on_rescue: Callable[[], None]) -> None:
+    def __init__(self, connector: Connector, on_rescue: Callable[[], None]) -> None:
         self._event_loop = asyncio.new_event_loop()
-        self._lane = Lane(dial)
+        self._lane = Lane(connector)
         self._on_rescue = on_rescue
         self._was_heard = False
 
@@ -38,7 +38,7 @@ class PostgresPulse:
         return Beat(
             is_alive=row["is_alive"],
             canceled=tuple(one for one in running if one in canceled),
-            others=tuple(Sighting(*other) for other in others),
+            others=tuple(OtherWorker(*other) for other in others),
             has_leftovers=bool(row["has_leftovers"]),
         )
 

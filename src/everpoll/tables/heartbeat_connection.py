@@ -62,7 +62,7 @@ class Beats(ABC, Generic[S]):
         """Close the connection. Repeatable."""
 
 
-class TablePulse:
+class TableHeartbeatConnection:
     """One heartbeat's way to its table."""
 
     def __init__(self, table: Table, claims: Claims, outages: Outages, beats: Beats[Any]) -> None:

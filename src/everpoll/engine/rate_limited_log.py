@@ -1,4 +1,4 @@
-"""Lines that a storm would multiply: a ration of them in each stretch of time, and one line that counts the rest.
+"""Rate-limited log: a number of lines in each period, and one line that counts the rest.
 
     within the ration: logged ──ration used up──▶ withheld: counted, and logged at debug level
                                                      └──end of the stretch──▶ one line: how many more, about what
@@ -22,8 +22,8 @@ SHOWN = 5
 OTHERS = "others"
 
 
-class RationedLog:
-    """The lines of one logger that share a ration."""
+class RateLimitedLog:
+    """Lines of one logger that share a limit."""
 
     def __init__(self, logger: logging.Logger, lines: int = LINES) -> None:
         self.logger = logger

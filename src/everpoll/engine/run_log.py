@@ -1,4 +1,4 @@
-"""Narration: what the log says about runs of jobs and rows: start, end and failure, each once.
+"""Run log: logs the start, the end and the failures of each run of a job or a row, each once.
 
     debug     a run starts · a job snoozes
     info      done · canceled · handed back
@@ -6,8 +6,8 @@
     error     failed for good, with the traceback
 
 Promises: while neither debug nor info is on, an ordinary end costs one comparison, since levels are looked up once for
-each batch of leases. A storm of ends or of failures is bounded (`RationedLog`), apart from each other. Looks of watches
-and of services are logged by their own rooms.
+each batch of leases. Lines about ends and lines about failures are limited separately (`RateLimitedLog`). Looks of
+watches and of services are logged by their own rooms.
 """
 
 import logging
@@ -15,7 +15,7 @@ import logging
 import msgspec
 
 from everpoll.engine.calls import own_frames
-from everpoll.engine.rationed_log import RationedLog
+from everpoll.engine.rate_limited_log import RateLimitedLog
 from everpoll.engine.work import Run
 from everpoll.logs.context import Fields, about
 from everpoll.policy import human
@@ -28,12 +28,12 @@ ERROR_CHARS = 500
 """Of an error's text, what goes into a line of the log; the trail has it all."""
 
 
-class Narrator:
-    """Tells of the runs of one worker."""
+class RunLogger:
+    """Logs the runs of one worker."""
 
     def __init__(self) -> None:
-        self._ends = {kind: RationedLog(logger) for kind, logger in LOGGERS.items()}
-        self._failures = {kind: RationedLog(logger) for kind, logger in LOGGERS.items()}
+        self._ends = {kind: RateLimitedLog(logger) for kind, logger in LOGGERS.items()}
+        self._failures = {kind: RateLimitedLog(logger) for kind, logger in LOGGERS.items()}
 
     def wanted(self) -> tuple[bool, bool]:
         """Return whether starts and ordinary ends are to be logged: asked once for each batch."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-def lost_number(value: Any, encoded: bytes) -> float | None:
+def non_finite_number(value: Any, encoded: bytes) -> float | None:
     """Find a NaN or an infinity, however deep, in the value that was encoded as this JSON; None: there is none."""
     return next(_lost(msgspec.to_builtins(value, enc_hook=_opened)), None) if b"null" in encoded else None
 

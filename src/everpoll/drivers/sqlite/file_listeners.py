@@ -1,7 +1,7 @@
-"""The bell of a file: the listeners of this process that want to know that something may have become due.
+"""The listeners of a database file in this process: they are called when a task in it may have become due.
 
-Promises: every listener of every store of this process on the same file hears every ring, in the thread of its own
-event loop; rings that come faster than a listener answers become one. Never: keeps a listener whose loop is closed.
+Promises: a wake reaches every listener of every store of this process on the same file, in the thread of the listener's
+event loop. Wakes that come faster than a listener runs become one. Never: keeps a listener whose loop is closed.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from everpoll.drivers.wake import OnWake, Wake
 
 
 class Listener:
-    """One `on_wake`, made in the thread of its event loop, and whether a call of it is on its way."""
+    """One `on_wake`, and whether a call of it is scheduled. Create it in the thread of its event loop."""
 
     def __init__(self, event_loop: asyncio.AbstractEventLoop, on_wake: OnWake) -> None:
         self.event_loop = event_loop
@@ -25,7 +25,7 @@ class Listener:
         self._is_scheduled = False
         self._wake: Wake | None = None
 
-    def ring(self, wake: Wake) -> None:
+    def wake(self, wake: Wake) -> None:
         """Have `on_wake` called soon. Raises RuntimeError if its event loop is closed."""
         with self._lock:
             before = self._wake or wake
@@ -45,7 +45,7 @@ class Listener:
             self.on_wake(wake)
 
 
-class Bell:
+class FileListeners:
     """All listeners of one file."""
 
     def __init__(self) -> None:
@@ -53,30 +53,30 @@ class Bell:
         self._lock = threading.Lock()
 
     def add(self, listener: Listener) -> None:
-        """Ring for this listener, too."""
+        """Add a listener."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
     def remove(self, listener: Listener) -> None:
-        """Stop ringing for this listener."""
+        """Stop calling this listener."""
         listener.is_over = True
         with self._lock:
             self._listeners = tuple(one for one in self._listeners if one is not listener)
 
-    def ring(self, wake: Wake) -> None:
-        """Tell all of them, from any thread."""
+    def wake(self, wake: Wake) -> None:
+        """Wake all listeners, from any thread."""
         for listener in self._listeners:
             try:
-                listener.ring(wake)
+                listener.wake(wake)
             except RuntimeError:
                 self.remove(listener)
 
 
-_bells: WeakValueDictionary[str, Bell] = WeakValueDictionary()
+_listeners_by_file: WeakValueDictionary[str, FileListeners] = WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def bell_of(path: Path) -> Bell:
-    """Return the one bell of this file in this process."""
+def listeners_of(path: Path) -> FileListeners:
+    """Return the listeners of this file in this process."""
     with _lock:
-        return _bells.setdefault(os.path.realpath(path), Bell())
+        return _listeners_by_file.setdefault(os.path.realpath(path), FileListeners())

@@ -1,4 +1,4 @@
-"""The heartbeat over PostgREST, on an event loop and connections of its own. See `tables/pulse.py`.
+"""The heartbeat over PostgREST, on an event loop and connections of its own. See `tables/heartbeat_connection.py`.
 
 Promises: it takes a row back only if the row has not changed since it was read, so two workers that find the same row
 take it back once.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from everpoll.tables.pulse import RESCUE_LIMIT, Beats
+from everpoll.tables.heartbeat_connection import RESCUE_LIMIT, Beats
 from everpoll.tables.statements import Values
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.clock import monotonic_s
