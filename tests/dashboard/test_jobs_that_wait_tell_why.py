@@ -4,6 +4,7 @@ import json
 import re
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 from playwright.sync_api import Page, expect
 
@@ -44,15 +45,24 @@ def test_a_queue_says_how_fast_it_fills_and_empties_and_when_it_is_empty(shop: S
     now = time.time()
     instant = datetime.fromtimestamp(now - 90, UTC).isoformat()
     point = {"at": instant, "counts": {"done": 140, "failed": 10, "retried": 900, "snoozed": 900}, "count": 1950}
-    queue = {"name": "slow", "ready": 60, "waiting": 0, "running": 1, "limited": 0, "blocked": 0, "paused": None}
-    jobs = {"items": [{"created_at": instant}] * 60, "after": None}
+    queue: dict[str, Any] = {
+        "name": "slow",
+        "ready": 60,
+        "oldest_due_at": instant,
+        "waiting": 0,
+        "running": 1,
+        "limited": 0,
+        "blocked": 0,
+        "paused": None,
+    }
+    jobs: dict[str, Any] = {"items": [{"created_at": instant}] * 60, "after": None}
     answers = {
         "**/api/series?of=throughput*": {"of": "throughput", "step_s": 60, "items": [point]},
-        "**/api/queues": {"items": [queue | {"oldest_due_at": instant}], "after": None},
+        "**/api/queues": {"items": [queue], "after": None},
         "**/api/jobs?queue=slow&from=*": jobs,
     }
     for address, answer in answers.items():
-        page.route(address, lambda route, answer=answer: route.fulfill(json=answer))  # type: ignore[misc]
+        page.route(address, lambda route, answer=answer: route.fulfill(json=answer))
     page.goto(f"{shop.url}/queues/slow")
     expect(page.get_by_role("link", name="Out")).to_contain_text("0.5/s")
     expect(page.get_by_role("link", name=re.compile("^In"))).to_contain_text(re.compile(r"0\.(1[6-9]|2)\d?/s"))
@@ -61,6 +71,9 @@ def test_a_queue_says_how_fast_it_fills_and_empties_and_when_it_is_empty(shop: S
     page.reload()
     expect(page.get_by_role("link", name="Time to drain")).to_contain_text("grows")
     expect(page.get_by_role("link", name="Time to drain")).to_contain_text("more come than end")
+    queue["ready"] = 3
+    page.reload()
+    expect(page.get_by_role("link", name="Time to drain")).to_contain_text("keeps up")
 
 
 def test_a_late_job_says_that_its_queue_is_paused(shop: ShopServer, pages: Pages) -> None:

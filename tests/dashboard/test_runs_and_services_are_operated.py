@@ -131,6 +131,19 @@ def test_a_degraded_service_names_what_is_to_blame(shop: ShopServer, pages: Page
     expect(dependencies.get_by_role("listitem").first).to_contain_text("to blame")
 
 
+def test_a_service_that_has_recovered_blames_nothing(shop: ShopServer, pages: Pages) -> None:
+    """The graph is read less often than the service: what it says of the trouble before is not shown."""
+    page = pages.open("/doctor")
+    node = {"is_service": True, "status": "down", "since": None, "roots": ["redis"]}
+    graph = {"nodes": [node | {"name": "billing"}, node | {"name": "redis"}], "is_cut": False}
+    edges = [{"source": "billing", "target": "redis"}]
+    page.route("**/api/graph?*", lambda route: route.fulfill(json=graph | {"edges": edges}))
+    page.goto(f"{shop.url}/services/billing")
+    dependencies = page.get_by_role("region", name="Dependencies")
+    expect(dependencies).to_contain_text("redis")
+    expect(dependencies).not_to_contain_text("because")
+
+
 def test_a_link_to_a_look_shows_the_facts_of_that_time(shop: ShopServer, pages: Pages) -> None:
     """`?at=look:1` shows what the store had then, also when later looks have changed it."""
     run = shop.ids["run with facts"]
