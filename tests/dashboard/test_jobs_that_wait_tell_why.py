@@ -3,15 +3,20 @@
 import json
 import re
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from dashboard.pages import Pages
 from dashboard.shop_server import ShopServer
 
 LARGE = "9007199254740993"
+
+
+def _answering(answer: Any) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(json=answer)
 
 
 def _copied(page: Page, label: str) -> str:
@@ -62,7 +67,7 @@ def test_a_queue_says_how_fast_it_fills_and_empties_and_when_it_is_empty(shop: S
         "**/api/jobs?queue=slow&from=*": jobs,
     }
     for address, answer in answers.items():
-        page.route(address, lambda route, answer=answer: route.fulfill(json=answer))
+        page.route(address, _answering(answer))
     page.goto(f"{shop.url}/queues/slow")
     expect(page.get_by_role("link", name="Out")).to_contain_text("0.5/s")
     expect(page.get_by_role("link", name=re.compile("^In"))).to_contain_text(re.compile(r"0\.(1[6-9]|2)\d?/s"))

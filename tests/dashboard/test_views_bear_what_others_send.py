@@ -27,23 +27,33 @@ def test_long_errors_deep_values_and_other_scripts_fit_their_pages(shop: ShopSer
     deep: Any = RIGHT_TO_LEFT
     for level in range(DEPTH):
         deep = [deep] if level % 2 else {"level": deep}
-    nested = shop.enqueue("audit", deep, delay="1h")
-    failed = shop.enqueue("charge", LONG)
+    nested = shop.begin("run-deep", note=deep)
+    failed = shop.enqueue("crash", LONG)
     shop.until_job(failed, state="failed")
     reversed_ = shop.enqueue("audit", RIGHT_TO_LEFT, key=RIGHT_TO_LEFT, delay="1h")
     page = pages.open("/jobs?q=nothing")
-    for path in ("/jobs", f"/jobs/{failed}", f"/jobs/{nested}", f"/jobs/{reversed_}", "/", "/jobs/causes", "/events"):
+    for path in (
+        "/jobs",
+        f"/jobs/{failed}",
+        f"/runs/{nested}",
+        "/runs",
+        f"/jobs/{reversed_}",
+        "/",
+        "/jobs/causes",
+        "/events",
+    ):
         page.goto(f"{shop.url}{path}")
         expect(page.locator("[data-freshness]")).to_contain_text("Live", timeout=60_000)
         expect(page.locator("[data-state=loading]")).to_have_count(0)
         _is_whole(page)
     page.goto(f"{shop.url}/jobs/{failed}")
     expect(page.get_by_role("region", name="Errors")).to_contain_text("x" * 1000)
-    page.goto(f"{shop.url}/jobs/{nested}")
-    arguments = page.get_by_role("region", name="Arguments")
-    while (closed := arguments.locator("[aria-expanded=false]")).count():
+    page.goto(f"{shop.url}/runs/{nested}")
+    operation = page.get_by_role("region", name="Operation")
+    expect(operation.get_by_role("button").first).to_be_visible()
+    while (closed := operation.locator("[aria-expanded=false]")).count():
         closed.first.click()
-    expect(arguments).to_contain_text("שלום")
+    expect(operation).to_contain_text("שלום")
     _is_whole(page)
 
 

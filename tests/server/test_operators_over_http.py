@@ -63,7 +63,7 @@ async def test_a_run_is_paused_and_resumed(url: str) -> None:
         assert refused.status_code == 409
         assert "resume it first" in refused.json()["detail"]
         resumed = await here.post("/api/runs/export:1/resume")
-        assert (resumed["phase"], resumed["paused"]) == ("intent", None)
+        assert (resumed["phase"], resumed["paused"]) == ("looking", None)
         assert resumed["next_look_at"] is not None
         assert {"pause", "resume"} <= {entry[2] for entry in await _log(here)}
 
