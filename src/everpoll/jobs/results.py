@@ -28,5 +28,5 @@ class Results(Waiters[None, TaskInfo]):
         ended = await self._store.ended(list({one.task_id for one in waiters}))
         for one in waiters:
             if (task := ended.get(one.task_id)) is not None:
-                one.tell(task)
+                one.resolve(task)
         return [task_id for task_id, task in ended.items() if task is None]

@@ -76,7 +76,7 @@ def _said(said: object, error: BaseException) -> Verdict:
 
 
 def _with_retry_after(error: BaseException, flaw: str) -> Verdict:
-    # Loaded when the first job fails: most of the room for HTTP comes with it.
+    # Loaded when the first job fails: it imports most of the package for HTTP.
     from everpoll.http.retry_after import retry_after_s  # noqa: PLC0415
 
     wait_s = retry_after_s(error)

@@ -76,7 +76,7 @@ def _said(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 def _safe(value: Any) -> Any:
     """Return a text, or texts in JSON, without secrets."""
-    # Here: a command that lists jobs imports the context of this room, and needs no HTTP.
+    # Imported here: a command that lists jobs imports the context of this package, and needs no HTTP.
     from everpoll.http.stored_secrets import without_secrets  # noqa: PLC0415
 
     return without_secrets(value)
