@@ -94,7 +94,7 @@ class Job(Generic[P, R]):
         return self._shape.signature
 
     def migrate(self, start: int, end: int) -> Callable[[Step], Step]:
-        """Register a function that converts arguments to a later version: it gets and returns (args, kwargs), as JSON."""
+        """Register a function that converts arguments to a later version: it gets and returns (args, kwargs)."""
 
         def register(step: Step) -> Step:
             self._versions.add(start, end, step)
