@@ -10,8 +10,7 @@ Promises: there are never more handlers than slots; each run yields exactly one 
 handler that goes on after its deadline although it was canceled holds no slot: the pool settles its task, runs others
 in its place, and ignores its late end. A handler is canceled for a reason, and the reason decides: `canceled` ends the
 task, the others hand it back. A run that is stopped before it has begun is settled at once, however busy the event loop
-is, and never begins. No run sees the context variables of another run, and no cancellation hits another run than the
-one that it is for.
+is, and never begins. No run sees the context variables of another run, and a cancellation for one run hits no other.
 """
 
 import asyncio

@@ -146,7 +146,7 @@ class ConnectionFacts(Struct, frozen=True, kw_only=True):
     used: int
     limit: int
     of: str
-    """The server, the database or the role: the one that is nearest to its limit."""
+    """The server, the database or the role: whichever is nearest to its limit."""
 
 
 class PushFacts(Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ class LeaseFacts(Struct, frozen=True, kw_only=True):
 
 
 class DueTasks(Struct, frozen=True, kw_only=True):
-    """Due tasks of one queue, kind, name and version that no worker has leased, among the first HEAD_LIMIT of the queue.
+    """Due tasks of one queue, kind, name and version that no worker has leased; the first HEAD_LIMIT of each queue.
 
     They include tasks that wait for their limit, and tasks that were set aside, which wait for a worker that registers
     their name.

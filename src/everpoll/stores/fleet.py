@@ -23,8 +23,8 @@ class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
     names: tuple[str, ...] = ()
     """The tasks that it can run."""
     limits: dict[str, Limit] = {}
-    """The limits in this worker's code, by name of the task. They replace the numbers with which a task was enqueued, so
-    that a changed limit holds for waiting tasks, too. Their keys are not used."""
+    """The limits in this worker's code, by name of the task. They replace the numbers with which a task was enqueued,
+    so that a changed limit holds for waiting tasks, too. Their keys are not used."""
     aging_s: float | None = None
     """A task that has been due for longer than this comes first, whatever its priority; None: priorities do not age."""
 

@@ -40,8 +40,8 @@ class FlowTask(Struct, frozen=True, gc=False):
     then: int | None = None
     """The index of the task that waits for this one; it comes earlier in the list."""
     takes: Takes | None = None
-    """result: it waits for one task, takes its result, and is canceled if that task is not done. end: it waits until all
-    its tasks have ended with any outcome; there may be none. None: it waits for no task."""
+    """result: it waits for one task, takes its result, and is canceled if that task is not done. end: it waits until
+    all its tasks have ended with any outcome; there may be none. None: it waits for no task."""
 
 
 class Flows(Protocol):
@@ -130,18 +130,18 @@ def with_input(args: str, result: str) -> str:
 
 def blockers_of(flow: Sequence[FlowTask]) -> list[int]:
     """Return for each task how many others it waits for."""
-    leading = Counter(one.then for one in flow)
-    return [leading[place] for place in range(len(flow))]
+    blockers = Counter(one.then for one in flow)
+    return [blockers[place] for place in range(len(flow))]
 
 
 def check_flow(flow: Sequence[FlowTask]) -> None:
     """Raise `BadInput` for tasks that cannot be enqueued together in this order."""
     keys: set[tuple[str, str]] = set()
-    for place, (one, leading) in enumerate(zip(flow, blockers_of(flow), strict=True)):
+    for place, (one, blockers) in enumerate(zip(flow, blockers_of(flow), strict=True)):
         task = one.task
         if one.then is not None and not (0 <= one.then < place and flow[one.then].takes is not None):
             raise BadInput(f"task {task.name!r}: what waits for it must come before it, and take its result or its end")
-        if one.takes == "result" and (leading != 1 or not task.args.startswith('{"') or task.args.startswith(INPUT)):
+        if one.takes == "result" and (blockers != 1 or not task.args.startswith('{"') or task.args.startswith(INPUT)):
             raise BadInput(f"task {task.name!r}: it must wait for one task, with a JSON object for its arguments")
         if task.once or task.events or task.cancels_itself:
             raise BadInput(f"task {task.name!r}: no task of a flow may have once, events or cancels_itself")

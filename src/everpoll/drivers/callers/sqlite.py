@@ -1,4 +1,4 @@
-"""The file, through a connection of the caller: that of `sqlite3`, or the one that SQLAlchemy or Django uses.
+"""The file, through a connection of the caller: from `sqlite3`, or inside SQLAlchemy or Django.
 
 Promises: the statements run in the caller's transaction. If none is open and the connection would begin one itself, one
 is begun for writing. The caller's row and text factories stay as they are. A lost lease rolls the transaction back: it

@@ -152,7 +152,7 @@ class ListeningConnection:
         self, connections: Connections, channel: str, heard: Callable[[int, str], None], notifier: Lane
     ) -> None:
         self._connections = connections
-        # If there are two connections, not the one that callers use: notifications do not delay their answers.
+        # If there are two connections, not the callers' one: notifications do not delay their answers.
         self._lane = Lane(connections, opens=True)
         self._pooled: PooledConnection | None = None
         self._connection: Connection = None
