@@ -1,7 +1,7 @@
 """The limits of a job: how many tasks run at a time, how many start in a period, and which of them count together.
 
-Promises: options that are not a valid limit are refused when the job is registered. A call whose key is None has no limit.
-Keys of different jobs are never equal.
+Promises: options that are not a valid limit are refused when the job is registered. A call whose key is None has no
+limit. Keys of different jobs are never equal.
 """
 
 import hashlib
