@@ -135,7 +135,7 @@ async def test_a_request_with_two_hosts_is_refused() -> None:
     "body", ["&".join(f"field{number}=1" for number in range(20)), "token=" + "x" * 20_000, "\xff=%ff"]
 )
 async def test_a_form_that_is_not_the_login_form_is_a_wrong_token(body: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Callers without a token may send it: it is no fault of the server, and not in its log."""
+    """Callers without a token may send it: the server logs no error."""
     async with site(example_app("memory://"), works=False) as here, here.client() as stranger:
         answer = await stranger.post("/login", content=body.encode("latin-1"))
         assert answer.status_code == 401

@@ -108,7 +108,7 @@ async def test_schedules_set_aside_tasks_and_child_processes_are_told() -> None:
         child = _LiveChild()
         app.jobs.children._all.add(child)  # type: ignore[arg-type]
         found = await scraped(Metrics(app))
-        app.jobs.children._all.discard(child)  # type: ignore[arg-type]
+        app.jobs.children._all.discard(child)
         assert found["everpoll_schedule_registered", (("schedule", "hourly"),)] == 1
         assert found["everpoll_schedule_lateness_seconds", (("schedule", "hourly"),)] >= 0
         assert found["everpoll_set_aside_tasks", (("queue", "default"),)] == 1
