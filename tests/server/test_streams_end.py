@@ -131,6 +131,7 @@ async def test_a_client_that_leaves_is_forgotten() -> None:
 
 async def test_a_client_that_does_not_read_holds_up_no_other_and_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "STUCK_S", 1.0)
+    monkeypatch.setattr(running, "UNREAD_S", 3_600.0)  # the server drops it, and not the kernel
     async with site(example_app("memory://"), works=False) as here:
         port = int(here.server.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as stuck:
