@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
     rows: list[Row]
     specials: dict[int, Special]
-    """By index in the call; most tasks have none."""
+    """The rare options of each task that has some, by its index in the call."""
     size: int
     """Bytes of payload."""
 
