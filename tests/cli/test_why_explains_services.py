@@ -65,7 +65,8 @@ def test_a_number_is_a_task_and_a_name_with_a_colon_may_be_a_service(shell: Shel
     database.remember("billing")  # due again in an hour: a first look is due within seconds
     task = database.use(lambda store: store.find("check", "billing"))
     assert task is not None
-    assert shell.json("why", str(task.id), "--url", database.url)["verdict"].startswith("It has run before, and is due again")
+    verdict = shell.json("why", str(task.id), "--url", database.url)["verdict"]
+    assert verdict.startswith("It has run before, and is due again")
     assert shell.json("why", "a:b", "--url", database.url)["verdict"] == "a:b has not been looked at yet."
 
 
