@@ -23,7 +23,7 @@ class History:
     looks: int = 0
     """Looks of this run so far."""
     elapsed_s: float = 0.0
-    """Since the start of this run."""
+    """Seconds since the start of this run."""
     durations_s: tuple[float, ...] = ()
     """How long earlier runs of this watch took, newest first: up to the middle between the look that saw the end and
 

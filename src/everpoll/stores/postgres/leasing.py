@@ -42,7 +42,7 @@ EMPTY: tuple[list[int], list[int]] = ([], [])
 
 
 class Leasing:
-    """The lane for leasing, and what it remembers; another lane for sweeps, which may take long."""
+    """Leases through one lane, sweeps through another, and remembers what polls found."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Leasing:
         self._cards[card.incarnation] = card
 
     def sign_off(self, incarnation: int) -> None:
-        """Forget it."""
+        """Forget this worker."""
         self._cards.pop(incarnation, None)
 
     def release(self, settlements: Iterable[Settlement]) -> bool:
@@ -195,7 +195,7 @@ class Leasing:
         return self._answer(row, ranges, leases, most)
 
     async def _poll_in_run(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased | None:
-        """Poll by the shorter function; None where the other one has to be asked."""
+        """Poll by `lease_run`, the shorter function; return None if `lease` must be called instead."""
         ((queue, room),) = rooms.items()
         most = max(0, min(room, most))
         row = await self._call(
@@ -221,7 +221,7 @@ class Leasing:
         return Leased(leases, at=row["at"], waited_us=row["waited_us"] if leases else [])
 
     async def _call(self, statement: str, incarnation: int, *values: Any) -> Any:
-        """Call a function that leases. Raises `LeaseLost` where the worker was declared dead."""
+        """Call a function that leases. Raises `LeaseLost` if the worker was declared dead."""
         try:
             row = await self._lane.row(statement, incarnation, *values)
         except BaseException as error:
@@ -235,7 +235,7 @@ class Leasing:
         return row
 
     def _take(self, incarnation: int, row: Any) -> Collection[int]:
-        """Note what the worker holds from now on; return what it held already."""
+        """Note these leases; return those that the worker held already."""
         return self._held_leases.take(incarnation, dict(zip(row["ids"] or (), row["sequences"] or (), strict=True)))
 
     @property
@@ -243,7 +243,7 @@ class Leasing:
         return time.monotonic() - self._settled_at < SETTLING_S
 
     def _about_limits(self, incarnation: int, *, is_full: bool) -> tuple[list[Any], float | None]:
-        """Return what this poll asks about limits, and from which age on it asks for aged tasks."""
+        """Return the arguments of this poll about limits, and the age from which on a task counts as aged."""
         visits, card = self._limit_visits, self._cards.get(incarnation)
         aging_s = card.aging_s if card is not None and visits.asks_aged(card.aging_s) else None
         if not visits.are_due(is_full=is_full, is_aged=aging_s is not None):
@@ -309,7 +309,7 @@ class Leasing:
             self._on_found()
 
     async def recover(self, incarnation: int) -> None:
-        """Hand back what the worker holds without knowing."""
+        """Hand back the leases whose answers never reached the worker."""
         if self._held_leases.holds(incarnation) is not None:
             # Asked what it holds when it is this call's turn: a lease under way may have been answered until then.
             await self._lane.call(
@@ -325,7 +325,7 @@ class Leasing:
         self._settled_at = time.monotonic()
 
     def reconnected(self) -> None:
-        """Make sure now of what the workers hold: one whose slots are full does not poll until one of them is free."""
+        """Recover all workers now, not at their next poll: a worker without a free slot does not poll."""
         self._held_leases.doubt_all()
         if self._recovery is None or self._recovery.done():
             self._recovery = asyncio.get_running_loop().create_task(self._recover_all(), name="everpoll-recovery")
@@ -341,7 +341,7 @@ class Leasing:
 
 
 def _each(leased: Leased) -> list[float]:
-    """Return how long each waited: two polls may have waited for differently long."""
+    """Return the waiting time of each task; it differs between the tasks of two polls."""
     waited_us, count = list(leased.waited_us), len(leased.leases)
     return waited_us * count if len(waited_us) == 1 else waited_us
 

@@ -32,9 +32,9 @@ LOWEST = datetime(1, 1, 2, tzinfo=UTC)
 RANK_MIN, RANK_END = -(2**31), 2**31
 
 SHARE = 0.05
-"""Of the time, what full polls may take."""
+"""The share of the time that full polls may take."""
 SWEEP_SHARE = 0.05
-"""Of the time, what sweeps may take."""
+"""The share of the time that sweeps may take."""
 QUEUES_LIMIT = 16
 """With more queues every poll is full: so many ranges would cost more than they save."""
 MARKS_PER_QUEUE = 1_024

@@ -93,7 +93,7 @@ class Startable:
     is_cut: bool = False
     """True if there were more keys than one poll visits."""
     last: dict[str, str] = field(default_factory=dict)
-    """By queue, the key that was visited last."""
+    """The key that was visited last in each queue."""
     aged_after: str = ""
     """The key after which the next poll for aged tasks goes on; empty: it begins at the first key."""
 
