@@ -45,7 +45,7 @@ shape of every answer; this page is made from the same table. `GET /` is the das
 | integers | beyond 2^53 they are strings |
 | instants | ISO 8601 in UTC; the header `Everpoll-Time` is the clock of the server, in seconds since the epoch |
 | secrets | what is stored under the name of a secret is shown as `***` |
-| body | JSON, at most 1 MiB |
+| body | JSON, at most 1 MiB. The server waits 30 seconds for a request, and as long for its body |
 | names in paths | a `/` in a name is written as `%2F` |
 
 ## Problems

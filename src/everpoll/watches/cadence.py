@@ -18,7 +18,7 @@ LEAST_LOOKS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a cadence decides from."""
+    """The facts from which a cadence decides."""
 
     looks: int = 0
     """Looks of this run so far."""

@@ -35,8 +35,8 @@ RECOVER = versioned("select everpoll.recover($1, $2, $3)")
 SETTLING_S = 0.005
 """A settlement that was written this recently is followed by another: it makes the leases before it durable."""
 UNDER_WAY_S = 0.02
-"""How long a poll waits at most for the settlements that make room at the keys of limits. Four processes that share
-keys drain … as fast with it: without, polls find half of what they ask for."""
+"""How long a poll waits at most for settlements under way, after which more tasks of a limit may start. Without this
+wait, polls of four processes that share keys find half of the tasks that they ask for."""
 NO_LIMITS: list[Any] = [False, *[None] * 6]
 EMPTY: tuple[list[int], list[int]] = ([], [])
 
@@ -67,10 +67,10 @@ class Leasing:
         self._limited: set[int] = set()
         """The tasks with a limit that workers of this process hold."""
         self._limited_under_way: set[asyncio.Future[None]] = set()
-        """Settlements of such tasks."""
+        """The settlements of such tasks that are under way."""
 
     def sign_on(self, card: WorkerCard) -> None:
-        """Remember what the worker says about limits and aging."""
+        """Remember the worker's limits and aging."""
         self._cards[card.incarnation] = card
 
     def sign_off(self, incarnation: int) -> None:
@@ -87,7 +87,7 @@ class Leasing:
 
     @contextmanager
     def settling(self, settlements: Iterable[Settlement]) -> Iterator[None]:
-        """Note while the block lasts that these settlements are under way."""
+        """Count these settlements as under way while the block lasts."""
         if not self._limited or self._limited.isdisjoint([one.id for one in settlements]):
             yield
             return
@@ -117,10 +117,10 @@ class Leasing:
             self._sweep = asyncio.get_running_loop().create_task(
                 self._sweep_behind_marks(behind), name="everpoll-sweep"
             )
-            # Its event loop may end first.
+            # If the event loop ends first, it cancels the sweep.
             self._sweep.add_done_callback(lambda sweep: self._marks.sweep_failed() if sweep.cancelled() else None)
         if self._held_leases.is_in_doubt(incarnation):
-            # It reconnected meanwhile: the next poll hands back, and must come soon.
+            # The worker reconnected during this poll: the next poll recovers its leases, and must come soon.
             return msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
         return leased
 
@@ -145,7 +145,7 @@ class Leasing:
         try:
             return await self._poll_again(incarnation, rooms, most, leased)
         except EverpollError:
-            # What we have is leased, and must not be lost on the way.
+            # The first poll has leased these tasks: return them in spite of the error.
             if not leased.leases:
                 raise
             return msgspec.structs.replace(leased, next_due_s=0.0)
@@ -281,7 +281,7 @@ class Leasing:
         if len(leases) < most and (row["has_more"] or not ranges.is_whole):
             # Due tasks are left: other transactions have them locked, or they were not visited.
             return Leased(leases, 0.0, at=row["at"], waited_us=waited_us)
-        # A marked poll in a run steps over what it knows to be gone, and may step over more: no rest follows it.
+        # In a run of full batches a marked poll may miss due tasks before the marks, so it never says that it has all.
         is_all = ranges.asks_waiting and len(leases) < most
         next_due_s = None if next_due_s is None else max(0.0, next_due_s)
         return Leased(leases, next_due_s, at=row["at"], is_all=is_all, waited_us=waited_us)
@@ -311,7 +311,7 @@ class Leasing:
     async def recover(self, incarnation: int) -> None:
         """Hand back the leases whose answers never reached the worker."""
         if self._held_leases.holds(incarnation) is not None:
-            # Asked what it holds when it is this call's turn: a lease under way may have been answered until then.
+            # The leases are read inside the call, when its turn has come: a lease under way may be answered before.
             await self._lane.call(
                 lambda connection: connection.fetchrow(
                     RECOVER, incarnation, *(self._held_leases.holds(incarnation) or EMPTY)

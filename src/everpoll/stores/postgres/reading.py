@@ -1,7 +1,7 @@
 """Reads for listings and detail pages: tasks, workers, queues.
 
-Promises: one snapshot per answer, since each is one statement. Nothing counts everything: names of queues are found by
-jumping through the indexes, and counts look at the head of each line only.
+Promises: one snapshot per answer, since each is one statement. No statement reads all tasks: it finds the names of
+queues by jumping through the indexes, and counts only the head of each line.
 """
 
 # ruff: noqa: S608 - only the column lists and conditions of this package are put into SQL
@@ -55,7 +55,7 @@ AT_KEY = versioned("select * from everpoll.at_key($1, $2)")
 STARTS = "select at, starts from everpoll.starts where limit_key = $1 order by began_at"
 LAST_ID = 2**63 - 1
 RUNNING_LIMIT = 100_000
-"""Running tasks that are counted at most, over all queues."""
+"""The most running tasks that are counted, over all queues."""
 
 
 async def info(lane: Lane, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
@@ -77,7 +77,7 @@ async def ended(lane: Lane, task_ids: Sequence[int]) -> dict[int, TaskInfo | Non
 
 
 async def losses(lane: Lane, task_id: int) -> list[dict[str, Any]]:
-    """Return what was noted about a task, oldest first."""
+    """Return the notes about lost results of a task, oldest first."""
     return [{"at": at, **msgspec.json.decode(note)} for at, note in await lane.rows(LOSSES, task_id)]
 
 
