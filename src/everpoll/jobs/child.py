@@ -5,6 +5,7 @@ worker's output goes. What it returns or raises is answered as JSON, by this pro
 worker is gone, the process ends at once, in the middle of a call, too.
 """
 
+import contextlib
 import importlib
 import os
 import queue
@@ -101,7 +102,8 @@ def main() -> None:
         is_busy.set()
         sys.path[:] = request.path
         answer = msgspec.json.encode(answered(request, lambda: pipe.sendall(bytes(HEAD_BYTES))))
-        sys.stdout.flush()
+        with contextlib.suppress(Exception):  # closed by the function, or by its reader
+            sys.stdout.flush()
         if os.getpid() != own_pid:  # the function has forked: its parent answers
             os._exit(0)
         pipe.sendall(len(answer).to_bytes(HEAD_BYTES, "big") + answer)
