@@ -82,13 +82,13 @@ def test_three_shared_outages_in_a_row_kill_no_worker() -> None:
 
 def test_the_watcher_looks_again_just_when_the_verdict_is_due() -> None:
     first = looked(Observations(), 0.0, 5, answer_s=0.5)
-    assert first.look_again_s is None
+    assert first.check_again_s is None
     second = looked(first.observations, 10.0, 5)
-    assert second.look_again_s == pytest.approx(10.0)
+    assert second.check_again_s == pytest.approx(10.0)
     third = looked(second.observations, 20.0, 5)
     fourth = looked(third.observations, 30.0, 5)
     assert fourth.dead == ()
-    assert fourth.look_again_s == pytest.approx(0.5)
+    assert fourth.check_again_s == pytest.approx(0.5)
     assert looked(fourth.observations, 30.5, 5).dead == ((WHO, 5),)
 
 
@@ -96,7 +96,7 @@ def test_another_with_a_shorter_lease_is_watched_closely_before_it_is_called_dea
     """A look every 10 s cannot tell an outage of 9 s from a death of a worker with a lease of 3 s."""
     observations = looked(Observations(), 0, 5, lease_s=3.0).observations
     verdict = looked(observations, 10, 5, lease_s=3.0)
-    assert (verdict.dead, verdict.look_again_s) == ((), 1.0)
+    assert (verdict.dead, verdict.check_again_s) == ((), 1.0)
     for at in (11, 12):
         verdict = looked(verdict.observations, at, 5, lease_s=3.0)
         assert verdict.dead == ()

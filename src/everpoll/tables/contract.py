@@ -1,4 +1,4 @@
-"""The types of this room that others use: the finding of an inspection, a count of rows, the key of a project."""
+"""The types of this package that others use: the finding of an inspection, a count of rows, the key of a project."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,14 +1,14 @@
-"""Ends: tasks move to history, and tell the tasks that wait for them, in one transaction.
+"""Ends: tasks move to history, and their ends are reported to the tasks that wait for them, in one transaction.
 
-Promises: this is the way of every end but the ordinary one of a task that no other waits for (`settling`). An end tells
-once. Chains are canceled to their last task, however long they are.
+Promises: every end uses this module, except ordinary ends of tasks for which no other task waits (`settling`). An end
+is reported once. A chain is canceled to its last task, however long it is.
 """
 
 from collections.abc import Sequence
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import NewEvent, encode
-from everpoll.stores.flows import BLOCKED_LINE, Blocked, Link, cause_of, tell
+from everpoll.stores.flows import BLOCKED_LINE, Blocked, Link, apply_ends, cause_of
 from everpoll.stores.operations import UNNUMBERED
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.moves import End, put_away, trail_entry
@@ -18,7 +18,7 @@ LINKED = """select t.id, t.then_id, t.name from json_each(?) j cross join everpo
 BLOCKED = f"""select t.id, t.takes, t.blockers, t.sequence from json_each(?) j cross join everpoll_tasks t
     where t.id = j.value and t.line = {BLOCKED_LINE}"""  # noqa: S608 - a number of this package
 FEWER = "update everpoll_tasks set blockers = ? where id = ?"
-# Its delay is what its due time was after its enqueue; it begins now.
+# Its delay, the time from its enqueue to its due time, begins now.
 UNBLOCK = """update everpoll_tasks set blockers = 0, due_at = :now + max(0, due_at - created_at),
         line = iif(due_at > created_at, 1, iif(limit_key is null, 0, 3)),
         args = iif(:result is null, args, '{"input":' || :result || ',' || substr(args, 2))
@@ -26,7 +26,7 @@ UNBLOCK = """update everpoll_tasks set blockers = 0, due_at = :now + max(0, due_
 
 
 def end(con: Connection, now: int, ends: Sequence[End], others: Sequence[Link] = ()) -> int | None:
-    """End these tasks. In how many microseconds the first task falls due that waited for them; None: none does.
+    """End these tasks; return in how many microseconds the first task that waited for them falls due, or None.
 
     `others`: links of tasks that are in history already, to be reported with these.
     """
@@ -50,17 +50,17 @@ def _links(con: Connection, ends: Sequence[End]) -> list[Link]:
 
 
 def _report(con: Connection, now: int, links: Sequence[Link], due_us: list[int]) -> list[Link]:
-    """Report these ends to the tasks that wait for them; return the ends of those that are canceled for it."""
+    """Report these ends to the tasks that wait for them; return the ends of tasks that are canceled for that."""
     rows = con.execute(BLOCKED, (encode(sorted({link.then_id for link in links})),)).fetchall()
-    telling = tell(links, [Blocked(*row[:3]) for row in rows])
-    for task_id, blockers in telling.fewer:
+    reports = apply_ends(links, [Blocked(*row[:3]) for row in rows])
+    for task_id, blockers in reports.fewer:
         con.execute(FEWER, (blockers, task_id))
-    for task_id, result in telling.unblocked:
+    for task_id, result in reports.unblocked:
         due_us += con.execute(UNBLOCK, {"now": now, "id": task_id, "result": result}).fetchone()
-    if not telling.canceled:
+    if not reports.canceled:
         return []
     sequences = {row[0]: row[3] for row in rows}
-    causes = dict(telling.canceled)
+    causes = dict(reports.canceled)
     notes = {task_id: encode(cause_of(link)) for task_id, link in causes.items()}
     ends = [
         End(task_id, sequences[task_id], "canceled", entry=trail_entry(note, now, ""))
