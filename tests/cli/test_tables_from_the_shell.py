@@ -130,6 +130,7 @@ def test_rows_and_workers_of_a_table_are_shown(shop: Shop) -> None:
     assert json.loads(shop.everpoll("workers", "--app", "shop:app", "--json"))[0]["table"] == "execution_jobs"
     assert "runs on worker web-1" in shop.everpoll("why", "execution_jobs:2", "--app", "shop:app")
     assert "waits for a free slot" in shop.everpoll("why", "execution_jobs:1", "--app", "shop:app")
+    assert "waits for a free slot" in shop.everpoll("why", "execution_jobs#1", "--app", "shop:app"), "as logs write it"
     assert "has no row '9'" in shop.everpoll("why", "execution_jobs:9", "--app", "shop:app", code=2)
 
 

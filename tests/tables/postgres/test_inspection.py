@@ -43,6 +43,14 @@ async def test_the_trigger_of_the_ddl_is_found_once_the_schema_is_known(postgres
     assert not (await inspected(postgres_stage, mapping))["push"].is_fit
 
 
+async def test_a_view_is_called_a_view(postgres_stage: PostgresStage) -> None:
+    await postgres_stage.create()
+    await postgres_stage.execute("create view waiting as select * from jobs")
+    found = await inspected(postgres_stage, postgres_stage.mapping("waiting"))
+    assert found["table"].detail == "it is a view, whose rows cannot be claimed"
+    assert found["table"].ddl is None
+
+
 @pytest.mark.parametrize(
     ("index", "is_fit"),
     [

@@ -11,10 +11,11 @@ import asyncpg
 import pytest
 from aiohttp import web
 
+from everpoll.drivers.postgrest import http
 from everpoll.errors import BadInput, EverpollError, StoreUnavailable, TableUnfit
 from everpoll.stores.contract import Ended, encode
 from everpoll.tables import Row
-from everpoll.tables.supabase import SupabaseTable, http
+from everpoll.tables.supabase import SupabaseTable
 from servers.postgres import cluster
 from servers.postgrest import ROLES, PostgRest, token
 from servers.supabase import Gateway

@@ -19,6 +19,7 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.tables.claiming import Claimed, Claiming, Found
 from everpoll.tables.claims import Claim
 from everpoll.tables.sqlite.instants import Kind, Starts, now_us, read_us, stored
+from everpoll.tables.sqlite.settling import read_rows
 from everpoll.tables.sqlite.statements import Statements
 from everpoll.tables.statements import Values
 
@@ -38,7 +39,7 @@ class SqliteClaiming(Claiming):
 
     async def look(self, most: int) -> list[Values]:
         """See `Claiming`."""
-        return self._con.execute(*self._statements.poll(most)).fetchall()
+        return read_rows(self._con, self._statements.poll(most))
 
     async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
         """See `Claiming`."""

@@ -15,16 +15,16 @@ from typing import Any
 
 from msgspec import Struct
 
+from everpoll.drivers.postgrest import faults
+from everpoll.drivers.postgrest.clock import DatabaseClock, monotonic_s, read_instant, written
+from everpoll.drivers.postgrest.http import Http, Request
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT
 from everpoll.tables.claiming import Claimed, Claiming, Found, claim_rows
 from everpoll.tables.claims import Claim, by_fence
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.statements import Values
-from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.clock import DatabaseClock, monotonic_s, read_instant, written
 from everpoll.tables.supabase.functions import Functions
-from everpoll.tables.supabase.http import Http, Request
 from everpoll.tables.supabase.statements import Body, Statements
 
 logger = logging.getLogger("everpoll.tables")

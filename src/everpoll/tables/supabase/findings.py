@@ -2,15 +2,15 @@
 
 import msgspec
 
+from everpoll.drivers.postgrest import faults
+from everpoll.drivers.postgrest.filters import column
+from everpoll.drivers.postgrest.http import Http
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import judged
 from everpoll.tables.mapping import Table
-from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.ddl import ddl_of
-from everpoll.tables.supabase.filters import column
 from everpoll.tables.supabase.functions import functions_of
-from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Statements
 
 BREAK = ";\n\n"

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from everpoll.tables.claims import grouped
+from everpoll.drivers.postgrest.clock import DatabaseClock
+from everpoll.drivers.postgrest.filters import portions
+from everpoll.drivers.postgrest.http import Http
+from everpoll.tables.claims import grouped, last_claims
 from everpoll.tables.settling import Settled
-from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.filters import portions
 from everpoll.tables.supabase.functions import Functions
-from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Body, Statements, http_claim
 
 ROUNDS = 10
@@ -69,7 +69,7 @@ class Settling:
     async def _call(self, function: str, batch: Sequence[Settled]) -> None:
         """Write all by one call, which is one transaction; by several calls if they are too large for one."""
         table, now = self._statements.table, self._clock.now()
-        numbers = {one.claim.key: one.number for one in batch}
+        numbers = last_claims((one.number, one.claim) for one in batch)
         writes = []
         for one in batch:
             claim = one.claim

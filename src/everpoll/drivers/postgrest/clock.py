@@ -15,6 +15,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
+from everpoll.drivers.calendar import FIRST_INSTANT, LAST_INSTANT
+
 SET_BACK_S = 2.0
 AGREEMENT_S = 5.0
 """If a proxy's clock and this machine's differ by less, both count as right."""
@@ -27,8 +29,14 @@ def monotonic_s() -> float:
 
 
 def read_instant(text: str) -> datetime:
-    """Parse an instant of PostgREST; one without a time zone is UTC, Supabase's own setting."""
-    instant = datetime.fromisoformat(text)
+    """Parse an instant of PostgREST; one without a time zone is UTC, Supabase's own setting.
+
+    What is outside of Python's calendar, as infinity is, becomes its first or last instant.
+    """
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return FIRST_INSTANT if text.startswith("-") or text.endswith("BC") else LAST_INSTANT
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 

@@ -8,24 +8,27 @@ Never: shows a key in an error, a log or a repr.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
 
+from everpoll.drivers.postgrest import faults
+from everpoll.drivers.postgrest.address import ProjectAddress, proxy_for
+from everpoll.drivers.postgrest.clock import DatabaseClock
+from everpoll.drivers.postgrest.filters import Query, encoded
+from everpoll.drivers.postgrest.token import Key
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.http import Answer, HttpClient, NotAsked, NotReached
 from everpoll.http import Request as HttpRequest
 from everpoll.policy import human
-from everpoll.tables.statements import Values
-from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.address import ProjectAddress, proxy_for
-from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.filters import Query, encoded
-from everpoll.tables.supabase.functions import CLOCK, ROWS
-from everpoll.tables.supabase.token import Key
 
+Values = Sequence[Any]
+"""A row of an answer, in the order of the request's columns."""
+CLOCK, ROWS = "now", "rows"
+"""The parts of a function's answer: the database's time, and its rows. It is one value and not a set, because PostgREST
+cuts sets to its `db-max-rows`: rows would be changed and not reported."""
 TIMEOUT_S = 10.0
 ANSWER_LIMIT = 64 * 1024 * 1024
 RETRY_AFTER_LIMIT_S = 300.0
@@ -99,7 +102,7 @@ class Http:
         return [tuple(row[name] for name in request.names) for row in answer]
 
     async def called(self, request: Request) -> list[Any]:
-        """Call one of our functions; note the database's time, and return the rows or keys of its answer."""
+        """Call a function; note the database's time, and return the rows or keys of its answer."""
         answer: dict[str, Any] = await self.answer(request)
         self._link.clock.saw(answer[CLOCK])
         rows: list[Any] = answer[ROWS]

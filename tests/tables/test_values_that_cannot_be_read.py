@@ -1,0 +1,68 @@
+"""A row with a value that Python cannot read, or an instant outside of its calendar, stops no other row."""
+
+from datetime import UTC, date, datetime
+
+from everpoll.drivers.calendar import LAST_INSTANT
+from tables.postgres_stage import PostgresStage
+from tables.sqlite_stage import SqliteStage
+from tables.stages import TableStage, keys
+
+CREATE = """create table odd (id integer primary key, status text, created_at {instant}, worker_id text,
+    started_at {instant}, due_at {instant}, day date, payload {payload})"""
+
+
+async def test_json_that_python_cannot_read_reaches_its_handler_as_text(postgres_stage: PostgresStage) -> None:
+    await postgres_stage.execute(CREATE.format(instant="timestamptz", payload="json"))
+    too_deep = "[" * 5_000 + "]" * 5_000
+    await postgres_stage.execute("""insert into odd (id, status, payload) values
+        (1, 'queued', '{"a": 1}'), (2, 'queued', '1e400'), (3, 'queued', '"\\ud800"'),
+        (4, 'queued', (repeat('[', 5000) || repeat(']', 5000))::json)""")
+    async with postgres_stage.claimer(postgres_stage.bare("odd", order_by="id")) as claimer:
+        payloads = [row.values["payload"] for row in await claimer.take()]
+    assert payloads == [{"a": 1}, "1e400", '"\\ud800"', too_deep]
+
+
+async def test_instants_outside_of_the_calendar_are_read_as_its_first_or_last(postgres_stage: PostgresStage) -> None:
+    await postgres_stage.execute(CREATE.format(instant="timestamptz", payload="text"))
+    await postgres_stage.execute("""insert into odd (id, status, created_at, due_at, day) values
+        (1, 'queued', '10001-01-01', null, '0044-03-15 BC'), (2, 'queued', '0044-03-15 BC', null, '10001-01-01'),
+        (3, 'queued', '2025-01-31 09:30Z', null, '2025-01-31'), (4, 'queued', null, 'infinity', null)""")
+    mapping = postgres_stage.bare("odd", order_by="id", due_at="due_at", columns=("created_at", "day"))
+    async with postgres_stage.claimer(mapping) as claimer:
+        assert [(row.values["created_at"], row.values["day"]) for row in await claimer.take()] == [
+            (datetime.max, date.min),  # noqa: DTZ901 - as the driver reads what is infinite
+            (datetime.min, date.max),  # noqa: DTZ901 - see above
+            (datetime(2025, 1, 31, 9, 30, tzinfo=UTC), date(2025, 1, 31)),
+        ]
+        assert ((await claimer.look()).next_due_s or 0) > 1e9
+
+
+async def test_a_due_time_at_infinity_is_no_reason_to_stop_looking(stage: TableStage) -> None:
+    if isinstance(stage, SqliteStage):
+        return  # its instants are not infinite
+    await stage.create()
+    await stage.queue(1)
+    await stage.execute("update jobs set due_at = 'infinity'")
+    async with stage.claimer() as claimer:
+        assert ((await claimer.look()).next_due_s or 0) > 1e9
+        state = await claimer.source.row_state("1")
+        assert state is not None
+        assert state.due_at == LAST_INSTANT
+
+
+async def test_a_text_that_is_not_utf8_reaches_its_handler_as_bytes(sqlite_stage: SqliteStage) -> None:
+    await sqlite_stage.create()
+    await sqlite_stage.queue(1, 2, payload="fine")
+    await sqlite_stage.execute("update jobs set payload = cast(x'61ff62' as text) where id = 1")
+    async with sqlite_stage.claimer() as claimer:
+        assert [row.values["payload"] for row in await claimer.take()] == [b"a\xffb", "fine"]
+
+
+async def test_a_due_time_in_milliseconds_can_be_explained(sqlite_stage: SqliteStage) -> None:
+    await sqlite_stage.execute(CREATE.format(instant="integer", payload="text"))
+    await sqlite_stage.execute("insert into odd (id, status, due_at) values (1, 'queued', 1763500000000)")
+    async with sqlite_stage.claimer(sqlite_stage.bare("odd", due_at="due_at")) as claimer:
+        state = await claimer.source.row_state("1")
+        assert keys(await claimer.take()) == []
+    assert state is not None
+    assert state.due_at == LAST_INSTANT
