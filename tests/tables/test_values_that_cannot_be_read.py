@@ -1,6 +1,6 @@
 """A row with a value that Python cannot read, or an instant outside of its calendar, stops no other row."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 
 from everpoll.drivers.calendar import LAST_INSTANT
 from tables.postgres_stage import PostgresStage
@@ -8,7 +8,7 @@ from tables.sqlite_stage import SqliteStage
 from tables.stages import TableStage, keys
 
 CREATE = """create table odd (id integer primary key, status text, created_at {instant}, worker_id text,
-    started_at {instant}, due_at {instant}, day date, payload {payload})"""
+    started_at {instant}, due_at {instant}, day date, payload {payload}, until time)"""
 
 
 async def test_json_that_python_cannot_read_reaches_its_handler_as_text(postgres_stage: PostgresStage) -> None:
@@ -24,15 +24,16 @@ async def test_json_that_python_cannot_read_reaches_its_handler_as_text(postgres
 
 async def test_instants_outside_of_the_calendar_are_read_as_its_first_or_last(postgres_stage: PostgresStage) -> None:
     await postgres_stage.execute(CREATE.format(instant="timestamptz", payload="text"))
-    await postgres_stage.execute("""insert into odd (id, status, created_at, due_at, day) values
-        (1, 'queued', '10001-01-01', null, '0044-03-15 BC'), (2, 'queued', '0044-03-15 BC', null, '10001-01-01'),
-        (3, 'queued', '2025-01-31 09:30Z', null, '2025-01-31'), (4, 'queued', null, 'infinity', null)""")
-    mapping = postgres_stage.bare("odd", order_by="id", due_at="due_at", columns=("created_at", "day"))
+    await postgres_stage.execute("""insert into odd (id, status, created_at, due_at, day, until) values
+        (1, 'queued', '10001-01-01', null, '0044-03-15 BC', '24:00'),
+        (2, 'queued', '0044-03-15 BC', null, '10001-01-01', null),
+        (3, 'queued', '2025-01-31 09:30Z', null, '2025-01-31', '12:00'), (4, 'queued', null, 'infinity', null, null)""")
+    mapping = postgres_stage.bare("odd", order_by="id", due_at="due_at", columns=("created_at", "day", "until"))
     async with postgres_stage.claimer(mapping) as claimer:
-        assert [(row.values["created_at"], row.values["day"]) for row in await claimer.take()] == [
-            (datetime.max, date.min),  # noqa: DTZ901 - as the driver reads what is infinite
-            (datetime.min, date.max),  # noqa: DTZ901 - see above
-            (datetime(2025, 1, 31, 9, 30, tzinfo=UTC), date(2025, 1, 31)),
+        assert [tuple(row.values.values()) for row in await claimer.take()] == [
+            (datetime.max, date.min, time.max),  # noqa: DTZ901 - as the driver reads what is infinite
+            (datetime.min, date.max, None),  # noqa: DTZ901 - see above
+            (datetime(2025, 1, 31, 9, 30, tzinfo=UTC), date(2025, 1, 31), time(12)),
         ]
         assert ((await claimer.look()).next_due_s or 0) > 1e9
 
@@ -66,3 +67,11 @@ async def test_a_due_time_in_milliseconds_can_be_explained(sqlite_stage: SqliteS
         assert keys(await claimer.take()) == []
     assert state is not None
     assert state.due_at == LAST_INSTANT
+
+
+async def test_a_count_of_retries_that_is_no_number_is_taken_for_none(sqlite_stage: SqliteStage) -> None:
+    await sqlite_stage.create()
+    await sqlite_stage.queue(1, 2, 3)
+    await sqlite_stage.execute("update jobs set retry_count = iif(id = 1, 'two', 9e999) where id < 3")
+    async with sqlite_stage.claimer() as claimer:
+        assert [row.attempt for row in await claimer.take()] == [1, 1, 1]

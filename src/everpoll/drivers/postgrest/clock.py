@@ -93,9 +93,14 @@ class DatabaseClock:
         return instant + timedelta(seconds=max(0.0, self._passed_s() - at_s))
 
     def unique(self) -> datetime:
-        """Return now as an instant that no earlier call returned: it identifies a claim."""
+        """Return now as an instant that no earlier call returned: it identifies a claim.
+
+        In whole milliseconds: a column that rounds more finely than that, as many tools create it, keeps it as it is.
+        """
         with self._lock:
-            self._last = max(self.now(), self._last + timedelta(microseconds=1))
+            now = self.now()
+            now = now.replace(microsecond=now.microsecond // 1_000 * 1_000)
+            self._last = max(now, self._last + timedelta(milliseconds=1))
             return self._last
 
 

@@ -71,6 +71,9 @@ class PostgresTable(TableSource[Relation, PostgresClaiming]):
         statements = Statements(self.table, relation)
         await lane.call(lambda connection: findings.check_rights(connection, self.table, relation))
         self._warn_if_foreign(*await findings.words_in_use(lane, statements))
+        key = await findings.key(lane, self.table, relation)
+        if not key.is_fit:
+            logger.warning("table %s: its key, %s, %s", self.table.name, self.table.key, key.detail)
         self._push = Push(self._connections, lane, relation)
         self._opened = PostgresClaiming(self._taking, statements)
 

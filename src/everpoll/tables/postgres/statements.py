@@ -121,11 +121,15 @@ class Statements(Phrases, TableStatements[Sql]):
 
     @cached_property
     def poll(self) -> str:
-        """Looks for waiting rows, $1 how many. The index serves this query."""
+        """Looks for waiting rows, $1 how many."""
+        return self.poll_of("$1")
+
+    def poll_of(self, limit: str) -> str:
+        """Return the look for so many rows. The index serves this query."""
         seen = COMPARED.get(self.table.guard)
         outputs = self.key_out if seen is None else f"{self.key_out}, {self._seen(seen)} as v"
         order = self.ordered(self._downwards)
-        return f"select {outputs} from {self.name} where {self.is_ready} order by {order} limit $1"
+        return f"select {outputs} from {self.name} where {self.is_ready} order by {order} limit {limit}"
 
     @cached_property
     def claim_seen(self) -> str:
@@ -165,6 +169,8 @@ class Statements(Phrases, TableStatements[Sql]):
         column, value = self.relation.columns[name], self.named(name)
         if column.base in CALENDAR_TYPES:
             return _in_calendar(value)
+        if column.base == "time":  # Python has no 24:00
+            return f"case when {value} = '24:00' then '23:59:59.999999' else {value} end"
         # The driver would ask the server about an enum's type first.
         return f"{value}::text" if column.category == "E" else value
 

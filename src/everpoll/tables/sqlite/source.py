@@ -14,6 +14,7 @@ Never: creates a file or a table; blocks the event loop on the file.
 import asyncio
 import itertools
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -161,11 +162,16 @@ class SqliteTable(TableSource[FileShape, Statements]):
         """Claim at most so many rows. If the caller is canceled meanwhile, the next look hands them back."""
         statements, doubts = self._at_work(), list(self._doubts)
         begun: list[Claim] = []
+        tried: Sequence[Values] = ()
 
         def claim(con: Connection) -> Found:
+            nonlocal tried
             claiming.recover(con, statements, itertools.chain(*doubts))
             database = claiming.SqliteClaiming(con, statements, self._starts, begun)
-            return run_now(claim_rows(database, self._refusals, worker, most, []))
+            try:
+                return run_now(claim_rows(database, self._refusals, worker, most, []))
+            finally:
+                tried = database.tried
 
         op = Op(
             claim,
@@ -176,10 +182,16 @@ class SqliteTable(TableSource[FileShape, Statements]):
         self._doubts.append(begun)
         try:
             found = await self._write(op)
-        except Exception:
-            if not begun:
+        except Exception as error:
+            is_rolled_back = isinstance(error, sqlite3.IntegrityError)
+            if is_rolled_back or not begun:
                 self._doubts = [one for one in self._doubts if one is not begun]
-            raise
+            if not is_rolled_back or not tried:
+                raise
+            if len(tried) > 1:
+                return await self._look(worker, 1)  # a trigger has ended the whole transaction: find out for which row
+            self._refusals.add(tried[0][0], error)
+            return Found([], 0.0)
         self._doubts = [one for one in self._doubts if one is not begun and not any(one is old for old in doubts)]
         self._has_found = bool(found.claimed)
         return found
