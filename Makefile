@@ -50,7 +50,7 @@ test: $(READY) dashboard-if-possible ## Run every test and every check (ARGS="-k
 prove: $(READY) ## Run the long proofs that `make test` leaves out (ARGS="-k name" picks some)
 	$(BIN)/python -m pytest -m prove -n 2 --dist loadscope $(ARGS)
 
-check: $(READY) ## Lint, formatting, types and imports between rooms
+check: $(READY) ## Lint, formatting, types and imports between packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -18,14 +18,14 @@ EverpollError
 │   └── CannotConnect           … with this address: wrong password, no such database, unknown host
 │       └── RightsMissing       … as this role: it lacks a right; the message has the GRANT
 ├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
-├── TableUnfit                  a table of the user's own lacks columns that its mapping names; carries the DDL
+├── TableUnfit                  an adopted table lacks columns that its mapping names; carries the DDL
 ├── LeaseLost                   this worker was declared dead; other workers run its tasks now
-├── KeyTaken                    `enqueue` that rejects: another task has the key; carries that task
+├── KeyTaken                    `enqueue` with on_conflict="reject": another task has the key; carries that task
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── ProcessEnded                the process of a job with run="process" ended before it answered
 ├── NoThreadLeft                every thread for plain functions is blocked by a function past its timeout
 ├── RolledBack                  a job called `complete()` in a transaction that was not committed when the job ended
-├── Hopeless                    you raise it: another try cannot succeed, so the job or the run fails at once
+├── Hopeless                    your function raises it: another try cannot succeed; the job or run fails at once
 ├── JobFailed                   `result()` of a job that failed; carries the last error
 ├── JobCanceled                 `result()` of a job that was canceled
 ├── RunFailed                   `result()` of a watch's run that failed; carries the evidence
@@ -124,7 +124,7 @@ class LeaseLost(EverpollError):
 
 
 class KeyTaken(EverpollError):
-    """Another task has the key, and the enqueue said `on_conflict="reject"`; `task` is that task."""
+    """Another task has the key, and the enqueue has `on_conflict="reject"`; `task` is that task."""
 
     def __init__(self, message: str, task: _typing.Any = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The services of the demo go up and down in all formats, and everpoll recognises each."""
+"""The services of the demo go up and down in all formats, and everpoll recognizes each."""
 
 import pytest
 

@@ -60,7 +60,7 @@ class SpyStore(MemoryStore):
         self.takes_s: defaultdict[str, float] = defaultdict(float)
         self.is_down = False
         self.is_mute = False
-        self._ears: dict[OnWake, OnWake] = {}
+        self._listeners_by_wake: dict[OnWake, OnWake] = {}
 
     def fail(self, operation: str, times: int = 1, error: Exception = GONE) -> None:
         """The next calls of this operation fail."""
@@ -130,17 +130,17 @@ class SpyStore(MemoryStore):
                 on_wake(wake)
 
         if self.has_push:
-            self._ears[on_wake] = listener
+            self._listeners_by_wake[on_wake] = listener
             await super().listen(listener)
 
     async def unlisten(self, on_wake: OnWake) -> None:
         self.trip("unlisten")
-        if on_wake in self._ears:
-            await super().unlisten(self._ears.pop(on_wake))
+        if on_wake in self._listeners_by_wake:
+            await super().unlisten(self._listeners_by_wake.pop(on_wake))
 
     def wake(self, *, cancel: bool = False) -> None:
         """As if it had been told that something may be due."""
-        for on_wake in list(self._ears):
+        for on_wake in list(self._listeners_by_wake):
             on_wake(Wake(cancel))
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:

@@ -83,6 +83,6 @@ def test_looks_and_heartbeats_are_counted_apart(succeeds: str) -> None:
     if succeeds == "polled":
         meter.polled(0, 0, 0)
     else:
-        meter.beaten()
+        meter.beat_answered()
     assert meter.consecutive_errors == 3
     assert (meter.errors, meter.last_error) == (6, "beat")

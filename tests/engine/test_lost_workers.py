@@ -117,8 +117,8 @@ def test_a_late_beat_of_an_earlier_life_does_not_touch_the_handlers_of_this_one(
             stage.store.wake()
             await stage.clock.advance(1)
             assert worker.incarnation != earlier
-            worker._beaten(earlier, Beat(is_alive=False))
-            worker._beaten(earlier, Beat(is_alive=True, canceled=(1,)))
+            worker._on_beat(earlier, Beat(is_alive=False))
+            worker._on_beat(earlier, Beat(is_alive=True, canceled=(1,)))
             await stage.clock.settle()
             assert (job.under_way, job.canceled) == (1, [])
 
@@ -159,8 +159,8 @@ def test_a_worker_that_fell_silent_and_was_given_up_signs_on_anew_and_leases_aga
         async with stage.working(lease_s=30, label="silent") as silent:
             await stage.clock.advance(1)
             before = silent.incarnation
-            silent._fence(25.0)
-            silent._beaten(before, Beat(is_alive=False))
+            silent._on_silence(25.0)
+            silent._on_beat(before, Beat(is_alive=False))
             await stage.store.sign_off(before)
             await stage.put(1)
             await stage.clock.advance(5)

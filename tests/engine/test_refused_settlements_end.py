@@ -8,7 +8,7 @@ import pytest
 
 from engine.engine_stage import EngineStage, SpyStore, done, whats
 from engine.test_settling_survives import Bench
-from everpoll.engine.refused import PAUSE, REST_S, STUCK_S, substitutes
+from everpoll.engine.refused_settlements import PAUSE, REST_S, STUCK_S, substitutes
 from everpoll.engine.settler import PATIENCE_S
 from everpoll.errors import BadInput
 from everpoll.stores.contract import Again, Ended, NewEvent, Settlement, TaskInfo

@@ -9,7 +9,7 @@ from engine.engine_stage import EngineStage, done, whats
 from everpoll.engine import pool as pool_module
 from everpoll.engine.pool import Pool
 from everpoll.engine.work import Run, StopReason, Work
-from everpoll.engine.worker import CANCEL_S, LOOK_S, SETTLE_S, Worker
+from everpoll.engine.worker import CANCEL_S, POLL_END_S, SETTLE_S, Worker
 from everpoll.stores.contract import Lease, Settlement
 from everpoll.stores.memory import MemoryStore
 
@@ -205,7 +205,7 @@ def test_a_look_that_hangs_does_not_block_shutdown(stage: EngineStage) -> None:
     async def scene() -> None:
         async with stage.working(grace=0):
             await stage.clock.advance(1)
-        assert stage.clock.now() == pytest.approx(1 + LOOK_S, abs=0.01)
+        assert stage.clock.now() == pytest.approx(1 + POLL_END_S, abs=0.01)
         await nothing_is_left(stage)
 
     stage.play(scene)
@@ -282,7 +282,7 @@ def test_stop_while_signing_on_anew_waits_for_no_database(stage: EngineStage) ->
             stage.store.fail("sign_on", 10_000)
             stage.store.wake()
             await stage.clock.advance(30)
-        assert stage.clock.now() <= 30 + LOOK_S + 0.1
+        assert stage.clock.now() <= 30 + POLL_END_S + 0.1
         await nothing_is_left(stage)
 
     stage.play(scene)

@@ -155,7 +155,7 @@ class Fleet:
         tasks = [task for task in gone if task is not None]
         for task in tasks:
             task.cancel()
-        await MemoryStore.unlisten(self.store, self.store._ears.pop(worker._woken, worker._woken))
+        await MemoryStore.unlisten(self.store, self.store._listeners_by_wake.pop(worker._on_wake, worker._on_wake))
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.hire()
 

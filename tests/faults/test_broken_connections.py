@@ -1,7 +1,7 @@
 """Connections are cut, the server restarts and crashes, in the middle of the work: nothing is lost, nothing runs twice.
 
 The lease is long, so every worker keeps what it has: a result computed meanwhile is settled later, a settlement whose
-answer got lost is recognised, and a lease whose answer got lost is handed back unrun.
+answer got lost is recognized, and a lease whose answer got lost is handed back unrun.
 """
 
 import signal

@@ -60,11 +60,11 @@ def test_a_worker_that_is_refused_says_so_once(postgres: PostgresLedger, tmp_pat
     with Fleet(postgres, tmp_path, lease=LEASE, slots=20) as fleet:
         fleet._env["EVERPOLL_URL"] = limit_role(postgres, 2)
         [worker] = fleet.start()
-        while not worker.said("says so once"):
+        while not worker.said("this is logged once"):
             fleet.enqueue("step", [(0.01,)] * JOBS)
             fleet.until_all_have_ended()
         for _ in range(2):
             fleet.enqueue("step", [(0.01,)] * JOBS)
             fleet.until_all_have_ended()
-        assert worker.said("says so once") == 1
+        assert worker.said("this is logged once") == 1
         prove(fleet)

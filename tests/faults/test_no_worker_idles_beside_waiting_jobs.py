@@ -1,7 +1,10 @@
 """Four workers of one slot share two queues on Postgres: a look that met locked rows is followed by another one."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import asyncpg
 
 from everpoll import Everpoll
 from faults.ledger import PostgresLedger
@@ -32,7 +35,7 @@ class Shift:
             await self.changed.wait_for(lambda: self.begun >= count)
 
 
-async def worker(url: str, shift: Shift, until: AsyncExitStack) -> Everpoll:
+def made(url: str, shift: Shift) -> Everpoll:
     app = Everpoll(url, slots=1)
 
     @app.job(name="red", queue="red")
@@ -43,21 +46,69 @@ async def worker(url: str, shift: Shift, until: AsyncExitStack) -> Everpoll:
     async def blue() -> None:
         await shift.work()
 
-    await until.enter_async_context(app)
     return app
 
 
-async def play(url: str) -> None:
-    shift = Shift()
-    async with AsyncExitStack() as until:
-        apps = [await worker(url, shift, until) for _ in range(WORKERS)]
-        for number in range(JOBS):
-            await apps[0].jobs["red" if number % 2 else "blue"].enqueue()
-        for ended in range(JOBS + 1):
-            await shift.until_begun(min(ended + WORKERS, JOBS))
-            if ended < JOBS:
-                shift.running.pop(0).set()
+async def enqueue(app: Everpoll) -> None:
+    for number in range(JOBS):
+        await app.jobs["red" if number % 2 else "blue"].enqueue()
+
+
+async def run_all(shift: Shift) -> None:
+    """Let them go one by one; for each that ends, the next one begins."""
+    for ended in range(JOBS + 1):
+        await shift.until_begun(min(ended + WORKERS, JOBS))
+        if ended < JOBS:
+            shift.running.pop(0).set()
+
+
+@asynccontextmanager
+async def a_lease_that_is_undone(url: str) -> AsyncIterator[None]:
+    """Within the block, a worker is about to lease every task; then it is killed, and Postgres rolls back."""
+    killed = await asyncpg.connect(url)
+    try:
+        await killed.execute("begin")
+        locked = await killed.fetch("select from everpoll.tasks for update")
+        assert len(locked) == JOBS
+        yield
+    finally:
+        killed.terminate()
+
+
+async def until_polled(apps: list[Everpoll]) -> None:
+    def has_polled(app: Everpoll) -> bool:
+        health = app.health().worker
+        return health is not None and health.polls_per_minute > 0
+
+    async with asyncio.timeout(PATIENCE_S):
+        while not all(map(has_polled, apps)):  # noqa: ASYNC110 - a worker has no event for it
+            await asyncio.sleep(0.01)
 
 
 def test_every_free_slot_takes_a_waiting_job(postgres: PostgresLedger) -> None:
-    asyncio.run(play(postgres.url))
+    async def play() -> None:
+        shift = Shift()
+        async with AsyncExitStack() as until:
+            apps = [await until.enter_async_context(made(postgres.url, shift)) for _ in range(WORKERS)]
+            await enqueue(apps[0])
+            await run_all(shift)
+
+    asyncio.run(play())
+
+
+def test_workers_that_found_everything_locked_take_it_when_the_lock_is_gone(postgres: PostgresLedger) -> None:
+    """No notification follows a rollback: they look again by themselves."""
+
+    async def play() -> None:
+        shift = Shift()
+        async with AsyncExitStack() as until:
+            sender = made(postgres.url, shift)
+            until.push_async_callback(sender.close)
+            await enqueue(sender)
+            async with a_lease_that_is_undone(postgres.url):
+                apps = [await until.enter_async_context(made(postgres.url, shift)) for _ in range(WORKERS)]
+                await until_polled(apps)
+                assert shift.begun == 0
+            await run_all(shift)
+
+    asyncio.run(play())

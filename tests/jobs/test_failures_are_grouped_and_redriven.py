@@ -11,7 +11,7 @@ import pytest
 
 from everpoll import Backoff, BadInput, Everpoll, Hopeless, Retry, TaskInfo
 from everpoll.jobs import hooks
-from everpoll.jobs.causes import normalised
+from everpoll.jobs.causes import normalized
 from everpoll.jobs.outcome import raised
 from everpoll.jobs.verdicts import ErrorRules, Verdict
 from everpoll.stores.contract import RESCUE_LIMIT, Again, Ended, Lease, Store, WorkerCard
@@ -76,7 +76,7 @@ async def test_failed_jobs_are_grouped_by_what_went_wrong(app: Everpoll) -> None
     ],
 )
 def test_what_varies_between_failures_of_one_cause_does_not_count(text: str, expected: str) -> None:
-    assert normalised(text) == expected
+    assert normalized(text) == expected
 
 
 async def test_a_redrive_puts_back_what_the_filter_finds_and_a_dry_run_only_counts(app: Everpoll) -> None:

@@ -2,14 +2,14 @@
 
 from everpoll import Everpoll, Group
 from everpoll.engine.why import why
-from everpoll.engine.why_blocked import Leading, leading_to, why_blocked
+from everpoll.engine.why_blocked import Predecessors, predecessors_of, why_blocked
 from everpoll.stores.contract import TaskInfo, WorkerCard
 
 
 async def said(app: Everpoll, task_id: int) -> tuple[str, tuple[str, ...]]:
     store = await app.store()
     info: TaskInfo = (await store.info([task_id]))[task_id]
-    leading = await leading_to(store, info)
+    leading = await predecessors_of(store, info)
     assert leading is not None
     answer = why_blocked(info, leading)
     return answer.verdict, answer.evidence
@@ -53,7 +53,7 @@ async def test_a_task_that_waits_in_vain_says_so(app: Everpoll) -> None:
     async def fetch(url: str) -> None: ...
 
     task = await fetch.call("a").then(fetch).enqueue()
-    answer = why_blocked(await task.info(), Leading({"done": 1}, ()))
+    answer = why_blocked(await task.info(), Predecessors({"done": 1}, ()))
     assert answer.verdict.startswith("It waits for a task that has ended without telling it")
     assert answer.advice is not None
     assert f"everpoll jobs cancel {task.id}" in answer.advice

@@ -104,7 +104,7 @@ def test_a_manifest_of_depsera() -> None:
         'service "Node Exporter": an interval of 2s becomes 5s',
         'service "Telemetry": left out: it pushes its health by OTLP; use a heartbeat, or an endpoint to look at',
         (
-            'service "Old": its schema_config is not carried over, and the format is recognised: '
+            'service "Old": its schema_config is not carried over, and the format is recognized: '
             "mapping: 'status_path' is not known; write root, fields"
         ),
         'services[5]: another service is named "Orders", so this one is named by its key "orders-2"',

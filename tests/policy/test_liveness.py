@@ -54,12 +54,18 @@ def test_a_watcher_that_was_cut_off_itself_starts_over(outage_s: float) -> None:
 
 def test_an_answer_that_hung_counts_as_a_gap_and_not_as_watching() -> None:
     """The question was sent in time and answered 20 s later: what it shows may be from either end."""
-    observations = looked(Observations(), 0, 5).observations
-    hung = looked(observations, 10, 5, answer_s=20.0)
+    first = looked(Observations(), 0, 5)
+    hung = looked(first.observations, 10, 5, answer_s=20.0)
     assert hung.dead == ()
-    assert watched([(0, 5)]) == []
-    after = looked(hung.observations, 30, 5)
-    assert after.dead == ()
+    assert [looked(hung.observations, at, 5).dead for at in (30, 40)] == [(), ()]
+
+
+def test_an_answer_that_hung_counts_in_the_gap_before_the_next_answer_too() -> None:
+    """It may tell of the moment at which it was asked for."""
+    first = looked(Observations(), 10, 5)
+    hung = looked(first.observations, 10.5, 5, answer_s=14.0)
+    after = looked(hung.observations, 26, 5)
+    assert [looked(after.observations, at, 5).dead for at in (41, 41.5)] == [(), ()]
 
 
 def test_three_shared_outages_in_a_row_kill_no_worker() -> None:
@@ -76,13 +82,13 @@ def test_three_shared_outages_in_a_row_kill_no_worker() -> None:
 
 def test_the_watcher_looks_again_just_when_the_verdict_is_due() -> None:
     first = looked(Observations(), 0.0, 5, answer_s=0.5)
-    assert first.look_again_s is None
+    assert first.check_again_s is None
     second = looked(first.observations, 10.0, 5)
-    assert second.look_again_s == pytest.approx(10.0)
+    assert second.check_again_s == pytest.approx(10.0)
     third = looked(second.observations, 20.0, 5)
     fourth = looked(third.observations, 30.0, 5)
     assert fourth.dead == ()
-    assert fourth.look_again_s == pytest.approx(0.5)
+    assert fourth.check_again_s == pytest.approx(0.5)
     assert looked(fourth.observations, 30.5, 5).dead == ((WHO, 5),)
 
 
@@ -90,7 +96,7 @@ def test_another_with_a_shorter_lease_is_watched_closely_before_it_is_called_dea
     """A look every 10 s cannot tell an outage of 9 s from a death of a worker with a lease of 3 s."""
     observations = looked(Observations(), 0, 5, lease_s=3.0).observations
     verdict = looked(observations, 10, 5, lease_s=3.0)
-    assert (verdict.dead, verdict.look_again_s) == ((), 1.0)
+    assert (verdict.dead, verdict.check_again_s) == ((), 1.0)
     for at in (11, 12):
         verdict = looked(verdict.observations, at, 5, lease_s=3.0)
         assert verdict.dead == ()
@@ -128,3 +134,34 @@ def test_whatever_outages_two_live_workers_share_neither_calls_the_other_dead(
     other = beats(phase, [])
     looks = [(now, sum(one <= now for one in other)) for now in beats(0.0, hurries)]
     assert watched(looks) == []
+
+
+FREEZES = st.lists(st.tuples(st.floats(0.0, 100.0), st.floats(0.5, 60.0), st.booleans(), st.booleans()), max_size=8)
+"""From the end of the one before; how long; whether what the watcher asks then is done at once, and the other's."""
+
+
+@given(freezes=FREEZES, phase=st.floats(0.0, BEAT_S))
+def test_whatever_hangs_in_the_network_neither_of_two_live_workers_calls_the_other_dead(
+    freezes: list[tuple[float, float, bool, bool]], phase: float
+) -> None:
+    """What is asked while the network hangs is answered when it goes on. The database has done it then, or earlier."""
+    spans, end = [], 0.0
+    for pause_s, span_s, *early in freezes:
+        spans.append((end + pause_s, end + pause_s + span_s, early))
+        end += pause_s + span_s
+
+    def beats(start: float, who: int) -> list[tuple[float, float, float]]:
+        """When each beat was asked, done and answered."""
+        found, now = [], start
+        while now < end + 100.0:
+            until, early = next(((b, early[who]) for a, b, early in spans if a <= now < b), (now, False))
+            found.append((now, now if early else until, until))
+            now = max(now + BEAT_S, until)
+        return found
+
+    others, observations = beats(phase, 1), Observations()
+    for asked_at, done_at, answered_at in beats(0.0, 0):
+        number = sum(done <= done_at for _, done, _ in others)
+        verdict = judge(observations, asked_at, answered_at, [OtherWorker(WHO, number, LEASE_S)])
+        observations = verdict.observations
+        assert verdict.dead == (), f"called dead at {answered_at} s"

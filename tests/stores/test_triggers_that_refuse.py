@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from everpoll.engine import refused
+from everpoll.engine import refused_settlements
 from everpoll.engine.beat_sender import BeatSender, HeartbeatTiming, Listeners
 from everpoll.engine.meter import Meter
 from everpoll.engine.settler import SettlementListeners, Settler
@@ -37,8 +37,8 @@ PLACES = {
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused, "PAUSE", Backoff("20ms", cap="50ms", jitter=0))
-    monkeypatch.setattr(refused, "STUCK_S", 0.05)
+    monkeypatch.setattr(refused_settlements, "PAUSE", Backoff("20ms", cap="50ms", jitter=0))
+    monkeypatch.setattr(refused_settlements, "STUCK_S", 0.05)
 
 
 @pytest.fixture(params=[name for name in backend_names() if name != "memory"])
@@ -114,7 +114,7 @@ async def test_on_its_end(stage: Stage, place: str) -> None:
     assert (first.state, last.state) == ("done", "done")
     assert (culprit.state, culprit.attempt, whats(culprit)) == ("queued", 1, ["hand-back"])
     assert "the auditor says no" in culprit.trail[0]["why"]
-    assert refused.REST_S - 10 < await stage.due_in_s(culprit.id) <= refused.REST_S
+    assert refused_settlements.REST_S - 10 < await stage.due_in_s(culprit.id) <= refused_settlements.REST_S
 
 
 async def test_on_its_return(stage: Stage) -> None:

@@ -151,8 +151,8 @@ def test_a_thousand_who_waited_and_left_leave_nothing_behind(stage: WatchStage) 
         assert waiters is not None
         assert len(waiters) == 0
         await asyncio.sleep(5)
-        assert waiters._looker is not None
-        assert waiters._looker.done(), "no look while no caller waits"
+        assert waiters._querying is not None
+        assert waiters._querying.done(), "no look while no caller waits"
 
     stage.play(scene)
 

@@ -1,4 +1,4 @@
-"""The app: the object that a program creates. This is the only room that imports every other."""
+"""The app: the object that a program creates. This is the only package that imports every other."""
 
 from everpoll.app.everpoll import Companion, Everpoll
 

@@ -1,4 +1,4 @@
-"""Everpoll: one app. What it opens, starts, shows and closes; `fronts.py` has what a program registers on it."""
+"""Everpoll: one app, which opens its store, and starts and stops its workers; `fronts.py` registers its fronts."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ logger = logging.getLogger("everpoll")
 
 
 class Companion(Protocol):
-    """Something that runs beside an app and stops with it, for example an HTTP server."""
+    """A part that runs beside an app and stops with it, for example an HTTP server."""
 
     async def stop(self, grace_s: float) -> None:
         """Stop within the grace period. A second call changes nothing."""

@@ -44,7 +44,7 @@ from everpoll.policy import human
 
 NAME = "check"
 PLAIN = " [dim](only the HTTP status counts)[/]"
-"""Printed after the format if auto has recognised none: the body tells nothing about dependencies."""
+"""Printed after the format if auto has recognized none: the body tells nothing about dependencies."""
 
 Format = Annotated[str, typer.Option("--format", help=f"The format of the body: {', '.join(FORMATS)}.")]
 MappingFile = Annotated[

@@ -200,7 +200,7 @@ def _members(group: GroupInfo) -> dict[str, int]:
 
 def _safe(task: TaskInfo) -> TaskInfo:
     """Return the task without secrets: the task of a service holds headers, addresses and tokens."""
-    # Imported here: only `show` needs the rooms of services and of HTTP, and they are most of the time of a start.
+    # Imported here: only `show` needs the packages of services and of HTTP, and they take most of the time of a start.
     from everpoll.http.stored_secrets import without_secrets  # noqa: PLC0415
     from everpoll.monitors.checks.assignment import KIND as SERVICE  # noqa: PLC0415
     from everpoll.monitors.safe_definition import safe_arguments  # noqa: PLC0415

@@ -1,6 +1,6 @@
 """`everpoll services import FILE`: services from a Depsera manifest (JSON) or a Gatus configuration (YAML).
 
-The file is recognised by its content. Promises: what could not be carried over is reported in words. An existing
+The file is recognized by its content. Promises: what could not be carried over is reported in words. An existing
 service is kept, unless `--replace` is given. A file costs a bounded amount of memory, whatever it refers to.
 """
 

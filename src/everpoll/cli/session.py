@@ -103,7 +103,7 @@ def found_app(path: str) -> "Everpoll":
         raise
     except Exception as error:  # noqa: BLE001 - the user's module may raise anything
         raise _import_failed(path, error) from None
-    from everpoll.app import Everpoll  # noqa: PLC0415 - most commands need no app, and it imports every room
+    from everpoll.app import Everpoll  # noqa: PLC0415 - most commands need no app, and it imports every package
 
     app = getattr(module, name or "app", None)
     if not isinstance(app, Everpoll):

@@ -9,7 +9,7 @@ from everpoll.cli.session import AsJson, OfApp, Url, console, plain, print_json,
 from everpoll.engine.live_workers import ended_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
-from everpoll.engine.why_blocked import leading_to, why_blocked
+from everpoll.engine.why_blocked import predecessors_of, why_blocked
 from everpoll.errors import BadInput, TaskNotFound
 from everpoll.monitors.checks.assignment import KIND
 from everpoll.monitors.service_why import why_service
@@ -31,8 +31,8 @@ def explain(task: TaskOrService, url: Url = None, app: OfApp = None, as_json: As
         if service is not None:
             return await why_service(store, service)
         found = await found_task(store, task)
-        if found.blockers and (leading := await leading_to(store, found)) is not None:
-            return why_blocked(found, leading)
+        if found.blockers and (predecessors := await predecessors_of(store, found)) is not None:
+            return why_blocked(found, predecessors)
         losses, workers, queues = await store.losses(found.id), await store.workers(), await store.queues()
         gone, now = ended_here(workers), datetime.now(UTC)
         if found.kind == "watch":

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from everpoll.doctor.diagnosis import Verdict, counted, fine, listed, problem, warning, worst_of
-from everpoll.engine.work import called, is_known
+from everpoll.engine.work import is_known, name_and_version
 from everpoll.policy import human
 from everpoll.stores.contract import QueueInfo, WorkerInfo
 from everpoll.stores.examination import DueTasks, LeaseFacts
@@ -158,7 +158,7 @@ def names(due: Sequence[DueTasks], fleet: Fleet, registered: Collection[str] = (
             else ("start a worker with an app that registers it, or cancel these tasks with `everpoll jobs cancel`")
         )
         says = (
-            f"no live worker of queue {one.queue!r} registers {called(one.name, one.version)}: "
+            f"no live worker of queue {one.queue!r} registers {name_and_version(one.name, one.version)}: "
             f"{counted(one.tasks, 'due task')}, the oldest for {human(round(one.oldest_s))}"
         )
         verdicts.append(problem(says, hint) if one.oldest_s >= LATE_S else warning(says, hint))

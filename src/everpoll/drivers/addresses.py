@@ -10,7 +10,7 @@ import re
 HIDDEN = "***"
 SHOWN_CHARS = 300
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*:/{1,2}")
-# To the end: where a value ends is not known, for it may have any separator in it.
+# Up to the end of the text: the value may contain any separator, so its own end is unknown.
 _NAMED = re.compile(r"(\w*(?:pass|pwd|secret|token|key)\w*\s*=).*", re.IGNORECASE | re.DOTALL)
 _USER = re.compile(r"[\w.%+~-]*")
 _PORT = re.compile(r":\d{1,5}(?=[/?,]|$)")
@@ -30,7 +30,7 @@ def masked(url: str) -> str:
 
 
 def _without_password(rest: str) -> str:
-    """Return what follows the scheme, without what is between the user and the last @."""
+    """Return the part after the scheme, with the text between the user and the last @ hidden."""
     head, at, tail = rest.rpartition("@")
     if at:
         user, colon, _ = head.partition(":")

@@ -1,10 +1,10 @@
-"""The parts of this process that one push connection wakes, and the task that keeps that connection.
+"""PushTask: the parts of this process that one push connection wakes, and the task that keeps the connection open.
 
     no task ──first add──▶ running ──last remove, or close──▶ no task
 
 Promises: one task serves every part that was added. `add` returns once the task has found out whether push works, or
-after `patience_s`. An event loop that ends takes its parts and its task with it: the first `add` in another event loop
-starts anew. Closing is repeatable, also from another event loop.
+after `patience_s`. When an event loop ends, its parts and its task end: the first `add` in another event loop starts a
+new task. Closing is repeatable, also from another event loop.
 """
 
 import asyncio
@@ -15,7 +15,10 @@ from everpoll.drivers.wake import NOW, OnWake, Wake
 
 
 class PushTask:
-    """Runs `keep` for as long as any part wants to be woken. `keep` calls `confirm` and `fail` as it finds out."""
+    """Runs `keep` while any part wants to be woken.
+
+    `keep` calls `confirm` when push works, and `fail` when it does not.
+    """
 
     def __init__(self, keep: Callable[[], Coroutine[None, None, None]], name: str) -> None:
         self._keep = keep
@@ -66,7 +69,7 @@ class PushTask:
                 self._event_loop.call_soon(on_wake, wake)
 
     def from_thread(self, call: Callable[[], None]) -> None:
-        """Have the event loop call this while any part waits; callable from any thread."""
+        """Call this in the event loop if any part waits; callable from any thread."""
         if self._event_loop is not None and self._parts:
             with contextlib.suppress(RuntimeError):  # that event loop is closed
                 self._event_loop.call_soon_threadsafe(call)

@@ -1,10 +1,10 @@
-"""Reachability: the first part of a process that reaches the database again wakes the others out of their back-off.
+"""Reachability: once one part of a process reaches the database again, the other parts try again at once.
 
     reached ──a connection fails──▶ away ──a statement is answered──▶ reached: sleepers and subscribers are woken
 
 Promises: an outage is over for all parts of a process as soon as it is over for one of them. Only the end of an outage
-wakes: a statement that fails for a reason of its own keeps its own back-off, however well the others do. Wake-ups are
-at least WAKE_GAP_S apart, so two parts that fail in turn cannot drive each other. Safe to use from any thread.
+wakes them: a statement that fails for another reason keeps its backoff. Wake-ups are at least WAKE_GAP_S apart, so two
+parts that fail in turn do not wake each other without end. Safe to use from any thread.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Sleeper = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Reachability:
-    """Whether one database is reachable, as far as the parts of one process know."""
+    """Whether one database can be reached, as far as the parts of one process know."""
 
     def __init__(self) -> None:
         self.is_away = False
@@ -63,7 +63,7 @@ class Reachability:
                 self._sleepers = [one for one in self._sleepers if one is not sleeper]
 
     def subscribe(self, subscriber: Callable[[], None]) -> None:
-        """Call it, in whatever thread that happens, when the database is reached again."""
+        """Call this when the database is reached again, in the thread of the part that reached it."""
         with self._lock:
             self._subscribers.append(subscriber)
 

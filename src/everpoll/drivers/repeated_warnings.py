@@ -17,14 +17,14 @@ from everpoll.policy import human
 
 EVERY_S = 60.0
 REASONS = 5
-"""Different reasons that are logged at once, of one outage: a text with a port or a time in it may be new each time."""
+"""How many different reasons of one outage are logged at once: a text with a port or a time in it is always new."""
 
 STEADY_S = 10.0
-"""What works for a shorter time than this, and fails again, goes on failing as far as the log is concerned."""
+"""If it works for a shorter time than this and fails again, the log treats that as one outage."""
 
 
 def event_loop_time() -> float:
-    """Return the clock of a part that works in an event loop; under virtual time it is the virtual one."""
+    """Return the time of the running event loop; under virtual time that is the virtual time."""
     return asyncio.get_running_loop().time()
 
 
@@ -37,7 +37,7 @@ class RepeatedWarnings:
         self._clock = clock
         self._reasons: set[str] = set()
         self._failures = 0
-        """Since it worked last."""
+        """Failures since it last worked."""
         self._unlogged = 0
         self._has_logged = False
         """Whether one of these failures was logged."""

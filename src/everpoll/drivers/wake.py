@@ -1,19 +1,19 @@
-"""Wakes: why and when a worker should poll."""
+"""Wakes: the reason why a worker should poll, and when."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 
 class Wake(NamedTuple):
-    """Why a worker should look for tasks, and when."""
+    """The reason why a worker should poll, and when."""
 
     cancel: bool = False
     """A cancel of a running task may have been requested."""
     due_s: float = 0.0
-    """The task falls due that many seconds from now: a worker that looks by then anyhow may sleep on."""
+    """The task falls due this many seconds from now: a worker that polls by then in any case may sleep on."""
 
 
 OnWake = Callable[[Wake], None]
-"""Called when it is time to look."""
+"""Called when a worker should poll."""
 
 NOW = Wake()

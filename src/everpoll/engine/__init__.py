@@ -1,1 +1,1 @@
-"""The engine room: leases tasks, runs what fronts registered for them, and settles. Knows no front and no database."""
+"""The engine: leases tasks, runs what fronts registered for them, and settles them. Knows no front and no database."""

@@ -16,6 +16,9 @@ def checked_actor(by: str) -> str:
 
 
 def action(what: str, by: str = "", why: str = "", **fields: object) -> str:
-    """Return the note of one action; an empty actor or reason is left out. The reason is fit to be stored already."""
+    """Return the note of one action, without an empty actor or reason.
+
+    The caller passes a reason that can be stored.
+    """
     said = {"by": checked_actor(by), "why": why}
     return encode({"what": what, **{name: text for name, text in said.items() if text}, **fields})

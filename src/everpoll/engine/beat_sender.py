@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings
-from everpoll.engine.refusals import may_be_of_one
+from everpoll.engine.batch_errors import may_be_one_items_fault
 from everpoll.logs.context import about
 from everpoll.policy.liveness import Observations, judge
 from everpoll.stores.contract import Beat, HeartbeatConnection, Rescued
@@ -37,7 +37,7 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTiming:
-    """How long a worker that falls silent keeps its tasks, and how often it beats."""
+    """How often a worker sends a heartbeat, and how long it keeps its tasks without one."""
 
     lease_s: float
     beat_s: float
@@ -49,7 +49,7 @@ class HeartbeatTiming:
 
     @property
     def fence_s(self) -> float:
-        """After so long without an answer the worker cancels its handlers."""
+        """The time without an answer after which the worker cancels its handlers."""
         return self.lease_s * FENCE_SHARE
 
 
@@ -90,7 +90,7 @@ class BeatSender:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the worker must not go on: declared dead, or without an answer for too long."""
+        """True if the worker must not go on: it was declared dead, or has had no answer for too long."""
         return self.is_over or self.silence_s >= self._timing.fence_s
 
     def beat(self, connection: HeartbeatConnection) -> float:
@@ -109,16 +109,16 @@ class BeatSender:
         if verdict.dead or overdue or beat.has_leftovers:
             self._rescue(connection, verdict.dead, overdue)
         self.publish(connection)
-        # Counted from the question: after a slow answer the next beat would come too late for the fence.
+        # Counted from when this beat was sent: after a slow answer the next one would come too late for the fence.
         wait_s = asked_at + self._timing.beat_s - self._clock()
-        return max(0.0, wait_s if verdict.look_again_s is None else min(wait_s, verdict.look_again_s))
+        return max(0.0, wait_s if verdict.check_again_s is None else min(wait_s, verdict.check_again_s))
 
     def _rescue(self, connection: HeartbeatConnection, dead: Fences, overdue: Fences) -> None:
         for incarnation, _ in dead:
             logger.warning("worker %016x has not beaten for a whole lease: declaring it dead", incarnation)
         try:
             rescued = self._rescued(connection, dead, overdue)
-        except Exception as error:  # noqa: BLE001 - the next beat rescues; this one was heard
+        except Exception as error:  # noqa: BLE001 - the next beat rescues; this one was answered
             self._listeners.on_failure(f"rescue: {type(error).__name__}: {error}")
             what = "rescue failed: %s: %s; the next heartbeat tries again"
             self._warnings.failed(error, what, type(error).__name__, error)
@@ -128,11 +128,14 @@ class BeatSender:
                 self._listeners.on_rescue(rescued)
 
     def _rescued(self, connection: HeartbeatConnection, dead: Fences, overdue: Fences) -> Rescued:
-        """Rescue; a task that the database refuses to touch must not hold up the others."""
+        """Rescue all tasks.
+
+        If the database refuses one of them, rescue each alone, so that it does not delay the others.
+        """
         try:
             return connection.rescue(self._incarnation, dead, overdue)
         except Exception as error:
-            if not overdue or not may_be_of_one(error):
+            if not overdue or not may_be_one_items_fault(error):
                 raise
         rescued = connection.rescue(self._incarnation, dead, ())
         for fence in overdue:
@@ -140,7 +143,7 @@ class BeatSender:
                 one = connection.rescue(self._incarnation, (), [fence])
                 rescued = Rescued(rescued.tasks + one.tasks, rescued.ended + one.ended)
             except Exception as error:
-                if not may_be_of_one(error):
+                if not may_be_one_items_fault(error):
                     raise
                 text = "task %d cannot be taken back: %s; the next heartbeat tries again"
                 logger.warning(text, fence[0], error, extra=about(task_id=fence[0]))

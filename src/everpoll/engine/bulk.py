@@ -1,10 +1,10 @@
 """Bulk actions: one action on every job that a filter finds, in batches.
 
-    order ──▶ page by page: which are eligible ──dry run──▶ counts with reasons
+    order ──▶ page by page: eligible jobs ──dry run──▶ counts with reasons
                                                └──────────▶ changed, batch by batch, each with its event
 
-Promises: the set is frozen when the order comes: a job that was enqueued or has ended after `as_of` is left alone, so
-an order with the `as_of` of a dry run touches nothing that the dry run did not count. Each job is changed at most once.
+Promises: the set is frozen at `as_of`, when the caller gave the order: a job that was enqueued or has ended later is
+left alone. So an order with the `as_of` of a dry run changes only jobs that the dry run counted, each at most once.
 A job that changes in between is skipped, with the reason. Progress and the end are in the log, under the order's id.
 """
 
@@ -23,30 +23,30 @@ from everpoll.stores.operations import LogEntry
 Action = Literal["redrive", "cancel", "delete"]
 PAGE = 500
 DRY_LIMIT = 10_000
-"""Jobs that a dry run counts at most."""
+"""How many jobs a dry run counts at most."""
 LATER = "it was enqueued, or has ended, after the set was frozen"
 
 
 class BulkAnswer(Struct, frozen=True, kw_only=True):
-    """What became of an order."""
+    """The result of an order so far."""
 
     id: str
     """The key of its events in the log, whose kind is `bulk`."""
     action: Action
     dry_run: bool
     as_of: datetime
-    """When the set was frozen; a later order with it touches nothing else."""
+    """When the set was frozen. A later order with this instant changes no other jobs."""
     matched: int
     eligible: int
     moved: int
-    """How many were changed; of a dry run 0."""
+    """How many were changed; 0 for a dry run."""
     skipped: int
     reasons: dict[str, int]
     """Why jobs were skipped, and how many."""
     is_capped: bool
-    """A dry run counts up to 10,000 jobs: there are more."""
+    """True if there are more jobs than the 10,000 that a dry run counts."""
     is_done: bool
-    """False: it goes on; its events tell how far it is."""
+    """False while it goes on: its events report the progress."""
 
 
 class BulkOrder:
@@ -64,7 +64,7 @@ class BulkOrder:
         self._is_capped = self._is_done = False
 
     def answer(self, *, dry_run: bool = False) -> BulkAnswer:
-        """Return how far it is."""
+        """Return the result so far."""
         return BulkAnswer(
             id=self.id,
             action=self._what,
@@ -80,7 +80,7 @@ class BulkOrder:
         )
 
     async def count(self, store: Store) -> None:
-        """Find out what would be done, and change nothing."""
+        """Count what the order would change, and change nothing."""
         after: int | None = None
         while True:
             tasks, after = await self._page(store, after)
@@ -105,7 +105,7 @@ class BulkOrder:
                 return
 
     async def _page(self, store: Store, after: int | None) -> tuple[list[TaskInfo], int | None]:
-        """Return the next jobs, newest first, and where they go on; None at the end."""
+        """Return the next jobs, newest first, and the position after them; None at the end."""
         if not self._ids:
             page = await store.tasks(self._wanted, PAGE, after)
             return list(page.tasks), page.after
@@ -128,7 +128,7 @@ class BulkOrder:
         return eligible
 
     def _reason(self, task: TaskInfo) -> str | None:
-        """Return why a task is not eligible; None: it is."""
+        """Return why a task is not eligible, or None if it is."""
         if task.kind != "job":
             return f"it is a {task.kind}, not a job"
         if (task.ended_at or task.created_at) > self._as_of:
@@ -148,7 +148,7 @@ class BulkOrder:
         self._reasons.update(reason for reason in lost if reason is not None)
 
     async def _sent(self, store: Store, requests: Sequence[tuple[int, str]]) -> list[str | None]:
-        """Change these; return for each why it could not be changed any more, None where it was."""
+        """Change these jobs; return for each None, or why it could not be changed any more."""
         if self._what == "cancel":
             states = await store.cancel_many(requests)
             return [None if one in {"running", "canceled"} else "it has ended meanwhile" for one in states]

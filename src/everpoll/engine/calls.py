@@ -1,7 +1,8 @@
 """Calling users' functions: async ones in the event loop, plain ones in threads, within a timeout.
 
-Promises: a function that takes too long raises `JobTimeout` here; whatever a function raises can be written down.
-Never: returns while a thread still runs, which nothing can interrupt; only the timeout leaves it behind.
+Promises: a function that takes too long raises `JobTimeout` here. The text of every error can be stored.
+Never: returns while a thread still runs the function, because a thread cannot be interrupted; at the timeout the thread
+is left behind.
 """
 
 import asyncio
@@ -40,16 +41,16 @@ class Callee:
         self.timeout_s = timeout_s
 
     def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any]:
-        """Call it, and return what it returns."""
+        """Call the function within its own timeout, and return its result."""
         return self.within(self.timeout_s, *args, **kwargs)
 
     @property
     def cheapest(self) -> Callable[..., Awaitable[Any]]:
-        """The cheapest way to call it: the function itself, if it is async and has no timeout."""
+        """The fastest way to call it: the function itself, if it is async and has no timeout."""
         return self._function if self._in_loop and self.timeout_s is None else self
 
     def within(self, timeout_s: float | None, /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
-        """Call it within this time instead of its own timeout."""
+        """Call the function within this time instead of its own timeout."""
         if not self._in_loop:
             return self._in_thread(timeout_s, args, kwargs)
         called: Awaitable[Any] = self._function(*args, **kwargs)
@@ -63,13 +64,13 @@ class Callee:
         try:
             await asyncio.wait({running}, timeout=timeout_s)
         except asyncio.CancelledError:
-            # `is_stopping` tells the function. Handed back while it still runs, the task would run twice at once.
+            # The function can read `is_stopping`. If its task were handed back now, two runs would overlap.
             try:
                 await asyncio.wait({running}, timeout=timeout_s)
             finally:
                 call.leave_behind()
                 if not running.cancel() and not running.cancelled():
-                    running.exception()  # looked at, or asyncio would call it forgotten
+                    running.exception()  # read, because asyncio logs an error that was never read
             raise
         if not running.done():
             running.cancel()
@@ -80,7 +81,7 @@ class Callee:
         try:
             value = running.result()
         except KeyboardInterrupt as error:
-            # No signal is delivered in a thread: it is the function's own, and must not end the program from here.
+            # Threads get no signals, so the function raised this itself: it must not end the program.
             raise RuntimeError("the function raised KeyboardInterrupt") from error
         if not inspect.isawaitable(value):
             return value
@@ -110,10 +111,10 @@ def _too_long(timeout_s: float | None) -> str:
 
 
 def failure(run: Run, error: BaseException) -> BaseException:
-    """Return what a function raised, as its own failure; raise `CancelledError` where the engine stopped it.
+    """Return the error if it is a failure of the function; raise `CancelledError` if the engine stopped the function.
 
-    Whatever it is, GeneratorExit and SystemExit included, or its task would be handed back and run again for ever. Only
-    KeyboardInterrupt passes through: a person pressed Ctrl-C while it ran.
+    GeneratorExit and SystemExit are failures, too: otherwise the task would be handed back and run again for ever. Only
+    KeyboardInterrupt passes through: a person pressed Ctrl-C while the function ran.
     """
     if isinstance(error, KeyboardInterrupt):
         raise error
@@ -123,15 +124,15 @@ def failure(run: Run, error: BaseException) -> BaseException:
         # The engine did not cancel it: something that it awaited was canceled, which is a failure like any other.
         return error
     if run.stop_reason is not None:
-        # It was stopped, and its clean-up raised: that does not count as an attempt.
+        # The engine stopped the function, and its clean-up raised: that does not count as an attempt.
         raise asyncio.CancelledError(str(run.stop_reason)) from error
     return error
 
 
 def described(error: BaseException) -> dict[str, str]:
-    """Return type, text and traceback of an error, such as every database can hold."""
+    """Return type, text and traceback of an error, in a form that every database can store."""
     if isinstance(described_there := getattr(error, "description", None), dict):
-        return described_there  # by the process in which it was raised
+        return described_there  # made by the process in which the error was raised
     lines = traceback.format_exception(type(error), error, own_frames(error))
     return {
         "type": type(error).__name__,
@@ -151,7 +152,7 @@ def own_frames(error: BaseException) -> TracebackType | None:
 def _text(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot be printed is an error all the same
+    except Exception:  # noqa: BLE001 - the error has no readable text, and is still reported
         text = "(its text cannot be read)"
     return storable(text, ERROR_LIMIT)
 

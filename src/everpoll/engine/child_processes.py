@@ -4,10 +4,10 @@
                                   ├── timeout, cancel ──▶ SIGTERM, then SIGKILL, with all that it started
                                                                    └── it exits ──▶ exit code or signal, in the error
 
-Promises: a child is a new interpreter, so nothing of the worker's memory is copied. A call that is too late or canceled
-returns once its process is gone. A child whose worker is gone exits. Never more children than `limit`; calls
-wait for one that is free. What goes to a child and back is JSON. The timeout of a call counts from its begin, when the
-child has started and imported the function's module.
+Promises: a child is a new interpreter, so nothing of the worker's memory is copied. A call that times out or is
+canceled returns once its process has ended. A child exits when its worker has ended. There are never more children than
+`limit`; calls wait for a free one. Requests and answers are JSON. The timeout of a call counts from the moment at which
+the child has imported the function's module.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ TERM_S = 1.0
 CLOSE_S = 2.0
 HEAD_BYTES = 4
 START_S = 120.0
-"""How long a child may take to start and to import what it is to run."""
+"""How long a child may take to start and to import the module of its function."""
 
 
 class Child:
@@ -63,14 +63,14 @@ class Child:
         return self._process.poll() is None
 
     async def ask(self, request: bytes) -> bytes:
-        """Send a request; return nothing when its function begins, or an answer that comes without that."""
-        with contextlib.suppress(ConnectionError):  # it has ended: reading tells how
+        """Send a request. Return b"" once its function begins, or an error that the child answers before that."""
+        with contextlib.suppress(ConnectionError):  # the process has ended: the read below tells how
             self._writer.write(len(request).to_bytes(HEAD_BYTES, "big") + request)
             await self._writer.drain()
         return await self.answer()
 
     async def answer(self) -> bytes:
-        """Return the answer; `ProcessEnded`: the process has ended instead."""
+        """Return the answer; raise `ProcessEnded` if the process has ended without one."""
         try:
             size = int.from_bytes(await self._reader.readexactly(HEAD_BYTES), "big")
             return await self._reader.readexactly(size)
@@ -78,7 +78,10 @@ class Child:
             raise ProcessEnded(_end(await self._waited())) from None
 
     async def end(self) -> None:
-        """End it and all that it started: ask, then force. Returns when it is gone, even if it is canceled."""
+        """End the process and all that it started: SIGTERM, then SIGKILL.
+
+        Returns once it has ended, even if canceled.
+        """
         ending = asyncio.ensure_future(self._end())
         while not ending.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -88,7 +91,7 @@ class Child:
         self._signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self._process.wait, TERM_S)
-        # Also when it has ended: what it started may have not.
+        # Also if the process itself has ended: processes that it started may still run.
         self._signal(signal.SIGKILL)
         await self._waited()
         self._writer.close()
@@ -110,30 +113,30 @@ class Child:
 
 
 class ChildProcesses:
-    """The children of one app. `module` is what they run, `limit` how many there are at most; None: one per CPU."""
+    """The children of one app. They run `module`, and there are at most `limit` of them; None: one per CPU."""
 
     def __init__(self, module: str, limit: int | None) -> None:
         self._module = module
         self.limit = limit or os.cpu_count() or 1
         self._idle: list[Child] = []
         self._all: set[Child] = set()
-        self._room: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+        self._permits: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     def __len__(self) -> int:
         return sum(child.is_alive for child in self._all)
 
     @property
     def busy(self) -> int:
-        """How many run a function, or start."""
+        """How many children start, or run a function."""
         return len(self) - sum(child.is_alive for child in self._idle)
 
     async def call(self, request: Any, timeout_s: float | None, on_begin: Callable[[], None]) -> bytes:
         """Run a request in a free child. The timeout counts from the start of its function, which also calls
         `on_begin`.
 
-        Raises `JobTimeout` or `ProcessEnded`; canceled or too late, it ends the child first.
+        Raises `JobTimeout` or `ProcessEnded`. At the timeout, or if the caller is canceled, it ends the child first.
         """
-        async with self._rooms():
+        async with self._permit():
             child = await self._child()
             start, limit = asyncio.timeout(START_S), asyncio.timeout(timeout_s)
             try:
@@ -169,13 +172,13 @@ class ChildProcesses:
         self._all.add(child)
         return child
 
-    def _rooms(self) -> asyncio.Semaphore:
+    def _permit(self) -> asyncio.Semaphore:
         # A semaphore belongs to the event loop on which a task first had to wait for it.
         event_loop = asyncio.get_running_loop()
-        if self._room is None or self._room[0] is not event_loop:
-            self._room = (event_loop, asyncio.Semaphore(self.limit))
+        if self._permits is None or self._permits[0] is not event_loop:
+            self._permits = (event_loop, asyncio.Semaphore(self.limit))
             self._idle.clear()
-        return self._room[1]
+        return self._permits[1]
 
     async def close(self) -> None:
         """Stop all children; a later call starts new ones."""
@@ -188,7 +191,7 @@ def _started(module: str, theirs: socket.socket) -> "subprocess.Popen[bytes]":
         [sys.executable, "-m", module, str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
         stdin=subprocess.DEVNULL,
-        # A group of its own: what it starts ends with it, and Ctrl-C in the terminal is for the worker.
+        # A process group of its own: processes that it starts end with it, and Ctrl-C reaches only the worker.
         start_new_session=True,
     )
 

@@ -1,7 +1,7 @@
 """Coalescing: callers at the same time share one call of the store.
 
-Promises: the first caller goes at once; callers that come while a call is under way share the next one. Each gets its
-own answer, and an error of the call reaches all that shared it. Never: makes a lone caller wait for others.
+Promises: the first caller is served at once; callers that come during its call share the next one. Each gets its own
+answer, and an error of the call is raised in all that shared it. A lone caller never waits for others.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ BATCH = 1_000
 
 
 class Coalescer(Generic[Item, A]):
-    """The calls of one sort of one process. `send` answers its items in their order."""
+    """The calls of one kind in this process. `send` returns one answer for each item, in the same order."""
 
     def __init__(self, send: Callable[[Sequence[Item]], Awaitable[Sequence[A]]], most: int = BATCH) -> None:
         self._send = send
@@ -42,7 +42,7 @@ class Coalescer(Generic[Item, A]):
             self._is_busy = False
 
     async def _flush(self) -> None:
-        # A caller that gave up before its item was on its way does not want it any more.
+        # Leave out the items of callers that were canceled while they waited.
         wanted = [(item, answer) for item, answer in self._waiting if not answer.done()]
         batch, self._waiting = wanted[: self._most], wanted[self._most :]
         try:

@@ -1,8 +1,8 @@
 """Enqueueing from one process: callers at the same time share one statement.
 
-Promises: the first caller goes at once; callers that come while a statement is under way share the next one. A call
-returns when its task is committed. A statement that the store refuses is split until only the task that caused it
-fails. A task whose key an open transaction has waits by itself. Never: makes a lone caller wait for others.
+Promises: the first caller is served at once; callers that come during its statement share the next one. A call returns
+when its task is committed. A statement that the store refuses is split until only the task that caused it fails. A task
+whose key is locked by an open transaction waits alone. A lone caller never waits for others.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from everpoll.drivers.locks import LockHeld
+from everpoll.engine.batch_errors import may_be_one_items_fault
 from everpoll.engine.held_keys import retry_while_locked
-from everpoll.engine.refusals import may_be_of_one
 from everpoll.stores.contract import Enqueued, NewTask, Store
 from everpoll.stores.limits import STATEMENT_BYTES, task_bytes
 
@@ -45,10 +45,10 @@ class Enqueuer:
             return await self._alone(task)
 
     async def one_of(self, task: NewTask) -> Enqueued:
-        """Enqueue one task that may have a key: it then shares no statement with tasks that have none.
+        """Enqueue one task. If it has a key, it shares no statement with tasks that have none.
 
-        A key may be that of a transaction that is open elsewhere, and is waited for. A task that replaces goes alone: a
-        statement that locks several tasks could deadlock with a settlement of them.
+        A transaction of another program may have locked the key, and then the statement waits for it. A task that
+        replaces another has a statement of its own: locking several tasks could deadlock with their settlement.
         """
         if task.key is None:
             return await self.one(task)
@@ -82,7 +82,7 @@ class Enqueuer:
             self._next()
 
     def _portion(self) -> list[Waiting]:
-        """Take what one statement carries; a single task goes whatever its size."""
+        """Take as many tasks as one statement may carry, and at least one, whatever its size."""
         wanted = _wanted(self._waiting)
         size = count = 0
         for task, _ in wanted[:BATCH]:
@@ -99,7 +99,7 @@ class Enqueuer:
         try:
             answers = await self._store.enqueue([task for task, _ in batch])
         except Exception as error:  # noqa: BLE001 - the callers get it
-            if len(batch) > 1 and may_be_of_one(error):
+            if len(batch) > 1 and may_be_one_items_fault(error):
                 middle = len(batch) // 2
                 await self._enqueue(_wanted(batch[:middle]))
                 await self._enqueue(_wanted(batch[middle:]))

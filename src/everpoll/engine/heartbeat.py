@@ -1,10 +1,10 @@
 """The heartbeat: one row write per beat, from its own thread and connection.
 
-Promises: a handler that blocks the event loop does not cost the worker its lease. A worker that could not beat for
-two thirds of its lease is notified (`on_silence`), while there still is time to cancel its handlers, and again for as
-long as that lasts. Both hold for a beat that fails and for one that hangs: the thread beats, the event loop watches.
-The first beat comes at once: it opens the connection, and begins to watch the others.
-Never: the thread touches the event loop except through `call_soon_threadsafe`; a beat that hangs never holds up `stop`.
+Promises: a handler that blocks the event loop does not cost the worker its lease. A worker that could not beat for two
+thirds of its lease is notified (`on_silence`), while there still is time to cancel its handlers, and again with each
+beat that is due until one is answered. Both hold for a beat that fails and for one that hangs: the thread beats, the
+event loop watches. The first beat comes at once: it opens the connection, and begins to watch the other workers. Never:
+the thread touches the event loop except through `call_soon_threadsafe`; a beat that hangs never delays `stop`.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="everpoll-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin; the sign-on just before counts as heard."""
+        """Start the thread. The sign-on just before counts as an answered beat."""
         self._thread.start()
         self._watch()
 
@@ -104,7 +104,7 @@ class Heartbeat:
                     wait_s = self._timing.retry_s
                 self._nudged.wait(wait_s)
                 self._nudged.clear()
-            # What was counted since the last beat; a database that is away is not waited for.
+            # Publish what was counted since the last beat, unless the database is away.
             if connection is not None and not self.sender.is_fenced:
                 self.sender.publish(connection)
         finally:

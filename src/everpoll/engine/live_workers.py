@@ -19,11 +19,11 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # another user's, or not to be asked: it may well be there
+        return True  # the process belongs to another user, or the system does not tell: assume that it exists
     return True
 
 
 def is_any_alive(workers: Sequence[WorkerInfo]) -> bool:
-    """Return whether a worker can do what a command asks for; any worker checks services, if there are some."""
+    """Return whether a live worker can do what a command asks for: every worker checks services, if there are any."""
     gone = ended_here(workers)
     return any(one.is_alive and one.incarnation not in gone for one in workers)

@@ -1,7 +1,7 @@
 """The heartbeat under virtual time: it runs in the event loop, which has the virtual clock. A thread has real time.
 
-Promises: the same as `heartbeat`, but for one: a handler that blocks the event loop blocks it, too. Only for stores
-that ask for it (`beats_in_loop`), which tests under a virtual clock use.
+Promises: the same as `heartbeat`, with one exception: a handler that blocks the event loop blocks the heartbeat, too.
+Used only for stores with `beats_in_loop`, which serve tests under a virtual clock.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class LoopHeartbeat:
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin; the sign-on just before counts as heard."""
+        """Start to beat. The sign-on just before counts as an answered beat."""
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="everpoll-heartbeat")
 
     def beat_now(self) -> None:

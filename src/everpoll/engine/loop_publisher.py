@@ -26,7 +26,7 @@ STARTING_S = 1.0
 
 
 class LoopPublisher:
-    """Shows the loops of one app to other processes. `close` closes the store, where it is this object's own."""
+    """Shows the loops of one app to other processes. `close` closes the store, if this object opened it."""
 
     def __init__(
         self,

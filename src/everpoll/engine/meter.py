@@ -2,7 +2,7 @@
 
 Polls and heartbeats are counted separately: each may fail for long while the other succeeds.
 
-Pure bookkeeping: the caller says what happened and when.
+Pure: the caller passes what happened, and when.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     polls_per_minute: float
     rows_per_poll: float
     lease_success_rate: float | None
-    """Of the leases in the window, the share that was won and still ours at its end; None before the first."""
+    """The share of leases in the window that this worker got, and still held at the end; None before the first."""
     lease_latency_s: float | None
     push: bool
     waiting_s: float | None
@@ -68,7 +68,7 @@ class Meter:
         self._store_ahead_s: float | None = None
 
     def polled(self, at: float, found: int, took_s: float, missed: int = 0, store_at: float = 0.0) -> None:
-        """Count a poll that succeeded; `store_at`: what the store's clock showed, 0 where that is not known."""
+        """Count a poll that succeeded; `store_at` is the time by the store's clock, or 0 if it is unknown."""
         if store_at:
             self._store_ahead_s = store_at - at
         self._failed_polls = 0
@@ -85,7 +85,7 @@ class Meter:
         """Return the store's clock, as far as it is known here, else the given wall clock; seconds since the epoch."""
         return wall if self._store_ahead_s is None else now + self._store_ahead_s
 
-    def beaten(self) -> None:
+    def beat_answered(self) -> None:
         """Count a heartbeat that was answered."""
         self._failed_beats = 0
 

@@ -15,7 +15,7 @@ from everpoll.stores.contract import Store
 
 
 class OpenedStore:
-    """Opens a store on demand; `on_reopened` runs when the event loop that had opened it before is gone."""
+    """Opens a store on demand. `on_reopened` is called if an earlier event loop has opened it and has ended since."""
 
     def __init__(self, store: Store, on_reopened: Callable[[], None], *, migrate: bool) -> None:
         self.store = store
@@ -79,7 +79,7 @@ class OpenedStore:
         async with self._opening[1]:
             if self._opened_on is event_loop:
                 return
-            # Again: the task before this one may have failed to open the store, and released the app.
+            # Reserve it again: the task before this one may have failed to open the store, and released the app.
             self.use_from(event_loop)
             if self._opened_on is not None:
                 self._on_reopened()

@@ -26,9 +26,9 @@ class WorkerOptions:
     lease_s: float = 30.0
     """How long a worker that falls silent keeps its tasks."""
     beat_s: float | None = None
-    """How often it says that it lives; None: three times a lease."""
+    """The time between two heartbeats; None: a third of the lease."""
     poll: Backoff = field(default_factory=lambda: Backoff("5s", factor=1.5, cap="30s", jitter=0, steady=2))
-    """The rests between polls that find nothing, while push does not work."""
+    """The waits between polls that find nothing, while push does not work."""
     safety_poll: Backoff = field(default_factory=lambda: Backoff("30s", factor=2, cap="60s", jitter=0.1))
     """The same while push works."""
     refusal_patience_s: float | None = None
@@ -36,12 +36,12 @@ class WorkerOptions:
     keep_s: float | None = 30 * 86_400.0
     """How long ended tasks stay in history; None keeps them for ever."""
     gather_s: float | None = None
-    """While nearly all slots are in use: how long to wait for handlers that end together before their tasks are settled
-    and others are leased. Larger batches cost less CPU time a task; None: settle and lease as they come."""
+    """How long to wait, while nearly all slots are in use, for more handlers to end, so that their tasks are settled
+    together and others leased. Larger batches need less CPU time for each task; None: do not wait."""
     aging_s: float | None = None
     """A task that has been due for longer than this goes first, whatever its priority; None: priorities do not age."""
     unknown_s: float | None = 3600.0
-    """How long a task whose name no live worker knows may wait before it fails; None: for ever."""
+    """How long a task whose name no live worker has registered may wait before it fails; None: for ever."""
     lease_level: int = logging.INFO
     """The log level of leases. The worker that checks services leases all the time, and logs that at debug level."""
     label: str = field(default_factory=worker_label)

@@ -1,4 +1,4 @@
-"""What tells the poller to go on: a free slot, a shorter backlog, a reason to poll.
+"""The signals that make the poller go on: a free slot, a shorter backlog, a reason to poll.
 
 Made before the pool, the settler and the poller: the first two set the events, the poller waits for them.
 """
@@ -11,11 +11,11 @@ class PollSignals:
 
     def __init__(self) -> None:
         self.freed = asyncio.Event()
-        """There may be room for more: a slot is free, or settlements were written."""
+        """Set when there may be room for more tasks: a slot is free, or settlements were written."""
         self.is_slot_awaited = False
         """Whether the poller waits for `freed`: if not, no run needs to set it."""
         self.woken = asyncio.Event()
-        """There is a reason to poll before the rest is over."""
+        """Set when there is a reason to poll before the planned time."""
         self.full_queues: set[str] = set()
         """The queues that had no room at the last poll."""
 

@@ -1,10 +1,10 @@
 """The poller: queries the store for due tasks as often as needed, and no more often.
 
     something found ──▶ poll again at once     nothing found ──▶ rest: 5, 5, 7.5 … 30 s, under push 30 … 60 s
-      (under push, all that there was: rest)
+      (under push, if that was all: rest)
     slots are full  ──▶ wait for a free slot   a rest ends early at the next due time and at a wake-up
 
-Promises: never leases more than there are free slots. A poll that fails is tried up to three times, is
+Promises: the poller never leases more tasks than there are free slots. A poll that fails is tried up to three times, is
 logged and counted, and never stops the poller. Every poll is logged at debug level, every lease at info.
 """
 
@@ -36,10 +36,10 @@ DUE_SLACK_S = 0.001
 # Tasks that fall due within this time of one another are leased by one poll (measured with 1,250 looks of watches a
 # second: a third less CPU than with a poll for each, for 2 ms of lateness).
 DUE_TOGETHER_S = 0.005
-# Due, and yet not leased: another transaction has the row locked for the moment.
+# A task that is due and was not leased: another transaction has locked its row for the moment.
 HELD_REST_S = 0.05
-CANCEL_HEEDED_S = 600.0
-"""Longer than a canceled handler goes on."""
+AFTER_CANCEL_S = 600.0
+"""After a request to cancel, every wake-up causes a poll for this time: longer than a canceled handler still runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Capacity:
     backlog: Callable[[], int]
     """How many settlements wait to be written."""
     signals: PollSignals
-    """Waits until there is room again."""
+    """How the poller learns that there is room again."""
 
 
 class Poller:
-    """Feeds one pool from one store; calls `on_lost` when the store has declared this worker dead."""
+    """Leases tasks of one store for one pool; calls `on_lost` once other workers have declared this one dead."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Poller:
         self._is_more_due = False
         self.waiting_s: float | None = None
         self._rest_until: float | None = None
-        self._heeds_all_until = 0.0
+        self._polls_on_any_wake_until = 0.0
         self._polled_at = 0.0
         self.incarnation = 0
 
@@ -94,8 +94,8 @@ class Poller:
         """
         now, until = asyncio.get_running_loop().time(), self._rest_until
         if wake.cancel:
-            self._heeds_all_until = now + CANCEL_HEEDED_S
-        may_sleep = self._store.has_push and now >= self._heeds_all_until
+            self._polls_on_any_wake_until = now + AFTER_CANCEL_S
+        may_sleep = self._store.has_push and now >= self._polls_on_any_wake_until
         if wake.due_s <= 0 or not may_sleep or until is None or now + wake.due_s < until:
             self._signals.woken.set()
 
@@ -108,7 +108,7 @@ class Poller:
         self._may_lease.set()
 
     def stop(self) -> None:
-        """Take no new work. A poll under way ends first: what it leases is handed back, not left to the rescue."""
+        """Take no new work. A poll under way ends first, and the tasks that it leases are handed back at once."""
         self._stopping.set()
         self._signals.woken.set()
         self._signals.freed.set()
@@ -120,9 +120,9 @@ class Poller:
             if not self._may_lease.is_set():
                 await self._may_lease.wait()
                 continue
-            rooms, most = self._rooms()
+            rooms, most = self._room_by_queue()
             if most <= 0 or (self._signals.full_queues and not rooms) or self._backlog() > 2 * LEASE_LIMIT:
-                await self._slot()
+                await self._wait_for_slot()
                 continue
             if self._is_more_due and self._options.gather_s is not None and self._pool.is_saturated:
                 await asyncio.sleep(self._options.gather_s)
@@ -135,7 +135,7 @@ class Poller:
             if self._stopping.is_set():
                 self._pool.hand_back(found.leases if found else (), self.incarnation)
             elif found is None:
-                # This poll was not empty, so the sequence of rests stays where it is; and no push can be trusted now.
+                # The poll failed, which is not an empty poll: the rests do not grow. Push may have failed as well.
                 await self._wait(self._options.poll.delay(1))
             elif found.leases:
                 self._empty = 0
@@ -160,7 +160,7 @@ class Poller:
             if self._stopping.is_set():
                 break
             self._signals.woken.clear()  # before the poll: a wake-up during it must not be lost
-            rooms, most = self._rooms()
+            rooms, most = self._room_by_queue()
             self._polled_at = began = event_loop.time()
             try:
                 found = await self._store.lease(self.incarnation, rooms, most)
@@ -182,7 +182,7 @@ class Poller:
             return found
         return None
 
-    def _rooms(self) -> tuple[dict[str, int], int]:
+    def _room_by_queue(self) -> tuple[dict[str, int], int]:
         free = self._pool.free
         most = min(free, LEASE_LIMIT)
         if self._options.queues is None:
@@ -194,14 +194,14 @@ class Poller:
         return {queue: min(most, room) for queue, room in rooms.items() if room > 0}, most
 
     def _has_filled(self, rooms: dict[str, int], found: Leased) -> bool:
-        """Return whether some queue filled its room: then more may be due there, once a slot is free."""
+        """Return True if some queue got as many tasks as it had room for: more of them may be due."""
         if self._options.queues is None:
             return False
         taken = Counter(lease.queue for lease in found.leases)
         return any(taken[queue] >= room for queue, room in rooms.items())
 
-    async def _slot(self) -> None:
-        """Wait for a free slot or a shorter backlog, and a moment longer for more of them."""
+    async def _wait_for_slot(self) -> None:
+        """Wait for a free slot or a shorter backlog; then wait a moment for more free slots."""
         self._signals.freed.clear()
         self._signals.is_slot_awaited = True
         try:
@@ -222,7 +222,7 @@ class Poller:
         await self._wait(rest_s)
 
     def _together_s(self) -> float:
-        """Return how long to leave what falls due now to one poll with what falls due next."""
+        """Return how long to wait so that one poll leases the tasks that fall due shortly after one another."""
         return self._polled_at + DUE_TOGETHER_S - asyncio.get_running_loop().time()
 
     async def _wait(self, rest_s: float) -> None:

@@ -1,17 +1,16 @@
-"""The running handlers of one worker: bounded slots, and what becomes of a handler that is stopped.
+"""The running handlers of one worker: its slots, and what happens to a handler that is stopped.
 
     leased ──▶ waiting ──carrier──▶ begun ──▶ settled, slot free
 
-A carrier is an asyncio task that takes runs one after another for as long as none of them suspends: a task for each
-costs more than all the rest of the engine. The first run that does suspend keeps its carrier to itself, to its end; a
-spare, scheduled before, takes over what waits.
+A carrier is an asyncio task that makes one run after the other, as long as no run suspends: an asyncio task for each
+run would cost more than all the rest of the engine. The first run that suspends keeps its carrier until it ends. A
+spare carrier, which was scheduled before, then makes the runs that wait.
 
-Promises: there are never more handlers than slots; each run yields exactly one settlement, whatever its handler does.
-A handler that goes on after its deadline although it was canceled holds no slot: the pool settles its task, runs
-others in its place, and ignores its late end.
-A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back. A run that
-is stopped before it has begun is settled on the spot, however busy the event loop is, and never begins. No run sees
-the context variables of another, or is hit by a cancellation that was meant for another.
+Promises: there are never more handlers than slots; each run yields exactly one settlement, whatever its handler does. A
+handler that goes on after its deadline although it was canceled holds no slot: the pool settles its task, runs others
+in its place, and ignores its late end. A handler is canceled for a reason, and the reason decides: `canceled` ends the
+task, the others hand it back. A run that is stopped before it has begun is settled at once, however busy the event loop
+is, and never begins. No run sees the context variables of another run, and a cancellation for one run hits no other.
 """
 
 import asyncio
@@ -39,9 +38,9 @@ logger = logging.getLogger("everpoll.engine")
 
 _name = attrgetter("name")
 
-# How long one carrier keeps the event loop to itself before others have their turn.
+# How long one carrier may keep the event loop busy.
 CARRY_S = 0.001
-# Runs that end without a pause, after which a store that works in a thread of its own has its turn.
+# After this many runs without a pause, a store that works in a thread of its own gets a moment to go on.
 TURN_RUNS = 50
 # How long a handler that was canceled at its deadline may take to end: a second less than the rescue waits, so that
 # this worker settles what it still can settle.
@@ -55,27 +54,27 @@ def _ignore(_queue: str) -> None:
 
 
 class Settle(Protocol):
-    """What the pool does with a settlement."""
+    """How the pool passes on a settlement."""
 
     def __call__(
         self, incarnation: int, settlement: Settlement, entry: Entry | None = None, took_s: float = 0.0, /
     ) -> None:
-        """Settle it. `entry`: where its end is counted, and how long its run took; none where it never began."""
+        """Settle it; count its end and the duration of its run in `entry`, which is None if the run never began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """What keeps a record of the runs of a pool."""
+    """The parts that record the runs of a pool."""
 
     tally: Tally | None = None
     worker: str = ""
     """The label of the worker, for the log."""
     on_completed: Settle | None = None
-    """Gets the ends that are in the store already; None: they are settled as all others."""
+    """Gets the ends that are in the store already; None: they are settled like all others."""
 
 
 class Pool:
-    """Runs leases and hands each settlement on.
+    """Runs the handlers of leased tasks, and passes each settlement on.
 
     `on_freed` gets the queue of each run that has ended. `on_turn` is called in the middle of many runs that follow one
     another, none of which waits for anything.
@@ -93,8 +92,8 @@ class Pool:
         self._on_completed = observers.on_completed
         self._tally = observers.tally
         self.worker = observers.worker
-        self._narrator = RunLogger()
-        self._tells_starts = self._tells_ends = False
+        self._run_log = RunLogger()
+        self._logs_starts = self._logs_ends = False
         self._tracer = tracer()
         self._works = works
         self.slots = slots
@@ -127,7 +126,7 @@ class Pool:
         return self.free < self.slots * SPARE_SHARE
 
     def running_by_queue(self) -> Counter[str]:
-        """Count the handlers of each queue: when asked, which few workers do, and not with every run."""
+        """Count the running handlers of each queue. Counted only on request, because few workers ask."""
         return Counter([run.lease.queue for run in self._carriers])
 
     def start(
@@ -136,7 +135,7 @@ class Pool:
         """Run them; `at`: the store's clock when they were leased, `waited_us`: how long each had been due by then."""
         now = self._event_loop.time()
         self._tracer = tracer()
-        self._tells_starts, self._tells_ends = self._narrator.wanted()
+        self._logs_starts, self._logs_ends = self._run_log.wanted()
         entries: Iterable[Entry | None] = repeat(None) if self._tally is None else self._tally.leased(leases, waited_us)
         names = list(map(_name, leases))
         works = {name: self._works.get(name) for name in set(names)}
@@ -149,10 +148,10 @@ class Pool:
                     run.deadline = now + run.work.timeout_s
         self._carriers.update(dict.fromkeys(runs))
         self._waiting.extend(runs)
-        self._have_spare()
+        self._schedule_spare()
 
     def stop(self, reason: StopReason, task_ids: Sequence[int] | None = None) -> None:
-        """Cancel these handlers, or all of them; the first reason given stands."""
+        """Cancel these handlers, or all of them; the first reason that was given counts."""
         for run, carrier in list(self._carriers.items()):
             if run.stop_reason is None and (task_ids is None or run.lease.id in task_ids):
                 if reason is StopReason.CANCELED and run.lease.cancel_requested:
@@ -164,7 +163,7 @@ class Pool:
                     carrier.cancel()
 
     def stop_waiting(self, reason: StopReason) -> None:
-        """Stop what has not begun, and leave alone what has."""
+        """Stop the runs that have not begun; the others go on."""
         for run in self._waiting:
             if run in self._carriers:
                 run.stop_reason = reason
@@ -176,7 +175,7 @@ class Pool:
         return sum(run.stop_reason is not None for run in self._carriers)
 
     def running(self) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the ids, and the fences of those that run past their deadline although they were canceled.
+        """Return the ids of all running tasks, and the fences of those that were canceled and run past their deadline.
 
         Called from the heartbeat's thread: one copy first.
         """
@@ -186,7 +185,7 @@ class Pool:
         return [run.lease.id for run in runs], [(lease.id, lease.sequence) for lease in overdue]
 
     def hand_back(self, leases: Sequence[Lease], incarnation: int) -> None:
-        """Hand back what was leased but is not to be run any more."""
+        """Hand back tasks that were leased and will not be run here."""
         for lease in leases:
             self._settle(incarnation, stopped(Run(lease, incarnation, None, stop_reason=StopReason.SHUTDOWN)))
 
@@ -200,7 +199,7 @@ class Pool:
         return not self._carriers
 
     def abandon(self) -> list[int]:
-        """Hand back what still runs although it was canceled; its results will be lost."""
+        """Hand back the tasks whose handlers were canceled and still run; their results will be lost."""
         left = list(self._carriers)
         for run in left:
             self._settle(run.incarnation, stopped(run))
@@ -210,7 +209,7 @@ class Pool:
 
     def log_withheld_ends(self) -> None:
         """Log the summary of ends that were too many to log one by one."""
-        self._narrator.flush()
+        self._run_log.flush()
 
     def check_deadlines_by(self, deadline: float) -> None:
         """Check the deadlines at this time, or earlier."""
@@ -262,10 +261,10 @@ class Pool:
         self._end(run, stopped(run) if settlement is None else settlement)
         carrier.cancel()
 
-    def _have_spare(self) -> None:
+    def _schedule_spare(self) -> None:
         """Schedule a carrier that takes over once the current one suspends or ends."""
         if self._spare is None or self._spare.cancelling() or self._spare.done():
-            # Not by create_task: an eager factory would run it here and now.
+            # Not by create_task: with an eager task factory, it would run here and now.
             self._spare = asyncio.Task(self._carry(), loop=self._event_loop, context=self._context.copy())
 
     def _take_over(self) -> "asyncio.Task[None]":
@@ -286,14 +285,14 @@ class Pool:
                 if run not in carriers:
                     continue  # stopped while it waited
                 if (spare := self._spare) is None or spare.cancelling():
-                    self._have_spare()
+                    self._schedule_spare()
                 carriers[run] = carrier
                 run.started = self._now
                 SUBJECT.set(run)
                 # Copied for each run. A context that the run has not changed compares equal at once, by its address.
                 context = copy_context()
-                if self._tells_starts:
-                    self._narrator.started(run)
+                if self._logs_starts:
+                    self._run_log.started(run)
                 try:
                     settlement = await self._begin(run)
                 except BaseException as error:  # noqa: BLE001 - it is raised again where it is not the run's own
@@ -305,7 +304,7 @@ class Pool:
                 self._carried += 1
                 if self._carried % TURN_RUNS == 0 and self._on_turn is not None:
                     self._on_turn()
-                # A run may have left a trace in its carrier that the next one would meet.
+                # The next run must not see what this one has changed in its carrier: context variables, a cancellation.
                 if self._carrier is not carrier or self._now > until or carrier.cancelling():
                     break
                 try:
@@ -315,10 +314,10 @@ class Pool:
                     break
         finally:
             if waiting:
-                self._have_spare()
+                self._schedule_spare()
 
     def _begin(self, run: Run) -> Awaitable[Settlement]:
-        """Call its handler, or what stands in for it."""
+        """Call the handler of the run; settle the run at once if it is stopped or not registered."""
         lease, work = run.lease, run.work
         if (
             lease.cancel_requested
@@ -358,8 +357,8 @@ class Pool:
         del self._carriers[run]
         # Read once a run: when one ends without a pause, the next one begins.
         self._now = now = self._event_loop.time()
-        if self._tells_ends or settlement.note is not None:
-            self._narrator.ended(run, settlement, now - run.started if run.started >= 0 else None)
+        if self._logs_ends or settlement.note is not None:
+            self._run_log.ended(run, settlement, now - run.started if run.started >= 0 else None)
         if not self._carriers:
             self._all_ended.set()
             if self._deadlines is not None:

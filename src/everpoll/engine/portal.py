@@ -1,7 +1,7 @@
-"""A portal: an event loop in a thread of its own, for callers that have none.
+"""Portal: an event loop in a thread of its own, for callers without an event loop.
 
-Promises: a call returns or raises; it never waits for a thread that is gone. The thread starts with the first call, and
-is a daemon. An interrupted caller (Ctrl-C) cancels what it asked for.
+Promises: a call returns or raises; it never waits for a thread that has ended. The thread starts with the first call,
+and is a daemon. If the caller is interrupted (Ctrl-C), its call is canceled.
 Never: serves a caller that runs in an event loop, which it would block.
 """
 
@@ -18,8 +18,8 @@ from everpoll.errors import NotRunning
 
 T = TypeVar("T")
 
-LOOK_S = 1.0
-"""How often a waiting caller makes sure that its answer can still come."""
+CHECK_S = 1.0
+"""How often a waiting caller checks that the thread is alive."""
 CLOSE_S = 2.0
 
 
@@ -37,7 +37,7 @@ class Portal:
 
     @property
     def is_of_this_process(self) -> bool:
-        """Whether this process has made it; a fork inherits the object, but no thread."""
+        """True if this process has made the portal: a fork inherits the object, but not its thread."""
         return self._pid == os.getpid()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -73,7 +73,7 @@ class Portal:
 
 
 def refuse_in_an_event_loop(instead: str) -> None:
-    """Raise `NotRunning` where an event loop runs in this thread: it would stand still."""
+    """Raise `NotRunning` if an event loop runs in this thread: the call would block it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -86,7 +86,7 @@ def waited(answer: "concurrent.futures.Future[T]", is_alive: Callable[[], bool])
     try:
         while True:
             try:
-                return answer.result(LOOK_S)
+                return answer.result(CHECK_S)
             except concurrent.futures.TimeoutError:
                 # The coroutine's own timeout is one of these, too.
                 if answer.done():

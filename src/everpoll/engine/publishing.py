@@ -1,7 +1,7 @@
-"""Publishing: what a worker tells about itself with its heartbeat, beside being alive.
+"""Publishing: a worker writes its figures, and the loops of its process, after a heartbeat.
 
-Promises: one statement more, and only where something has changed. What could not be published is published with a
-later beat. A failure costs the worker neither its beat nor the next one.
+Promises: one more statement, and only if something has changed. After a failure, a later beat publishes the same
+figures. A failure affects neither this beat nor the next one.
 """
 
 import logging

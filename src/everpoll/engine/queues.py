@@ -1,4 +1,4 @@
-"""Queues as a user holds them: `app.queues["mail"]` pauses, resumes and counts.
+"""Queues: `app.queues["mail"]` pauses, resumes and counts one.
 
     open ──pause──▶ paused: tasks are enqueued and wait; what runs goes on; no worker of the fleet leases
       ▲────resume──────┘    workers are woken
@@ -32,14 +32,14 @@ class Queue:
         return f"<Queue {self.name}>"
 
     async def pause(self, reason: str = "", *, by: str = "") -> None:
-        """Have no worker of the fleet lease from it until `resume()`; `by` names the actor for the log.
+        """Pause the queue: no worker of the fleet leases from it until `resume()`. `by` names the actor for the log.
 
         What runs goes on. Pausing a paused queue replaces the reason.
         """
         await (await self._store()).pause(self.name, storable(reason, ERROR_LIMIT), checked_actor(by))
 
     async def resume(self, *, by: str = "") -> bool:
-        """Have workers lease from it again; False: it was not paused."""
+        """End the pause; return False if the queue was not paused."""
         return await (await self._store()).resume(self.name, checked_actor(by))
 
     async def info(self) -> QueueInfo:
@@ -50,7 +50,7 @@ class Queue:
 
 
 class Queues(Mapping[str, Queue]):
-    """The queues that a worker of this app serves, by name. A name that it does not serve is a queue, too."""
+    """The queues that a worker of this app serves, by name. Any other name can be looked up, too."""
 
     def __init__(self, names: Callable[[], Sequence[str]], store: Callable[[], Awaitable[Store]]) -> None:
         self._names = names

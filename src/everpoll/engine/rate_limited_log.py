@@ -1,10 +1,10 @@
 """Rate-limited log: a number of lines in each period, and one line that counts the rest.
 
-    within the ration: logged ──ration used up──▶ withheld: counted, and logged at debug level
-                                                     └──end of the stretch──▶ one line: how many more, about what
+    within the limit: logged ──limit used up──▶ withheld: counted, and logged at debug level
+                                                     └──end of the period──▶ one line: how many more, about what
 
-Promises: at most `lines` lines and one more in each WINDOW_S, however many are asked for; the line that counts has the
-highest level of what it counts. A log at debug level has every line. Used in one event loop.
+Promises: at most `lines` lines and one more in each WINDOW_S, however many are asked for; the line that counts the
+others has the highest level among them. A log at debug level has every line. Used in one event loop.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from everpoll.policy import human
 
 WINDOW_S = 10.0
 LINES = 1_000
-"""In each stretch."""
+"""How many lines are logged in each period."""
 SUBJECTS = 100
 SHOWN = 5
 OTHERS = "others"

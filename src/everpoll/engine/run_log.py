@@ -5,9 +5,9 @@
     warning   an attempt failed, and another follows · done, and its result is not as it was
     error     failed for good, with the traceback
 
-Promises: while neither debug nor info is on, an ordinary end costs one comparison, since levels are looked up once for
-each batch of leases. Lines about ends and lines about failures are limited separately (`RateLimitedLog`). Looks of
-watches and of services are logged by their own rooms.
+Promises: while neither debug nor info is on, an ordinary end costs one comparison, since levels are read once for each
+batch of leases. Lines about ends and lines about failures are limited separately (`RateLimitedLog`). Looks of watches
+and of services are logged by the packages of these fronts.
 """
 
 import logging
@@ -22,10 +22,10 @@ from everpoll.policy import human
 from everpoll.stores.contract import Again, Ended, Settlement
 
 LOGGERS = {"job": logging.getLogger("everpoll.jobs"), "table": logging.getLogger("everpoll.tables")}
-"""By kind. Tasks of other kinds are logged by their own rooms."""
+"""By kind. Tasks of other kinds are logged by the packages of their fronts."""
 FAILURES = frozenset({"failed", "retry"})
 ERROR_CHARS = 500
-"""Of an error's text, what goes into a line of the log; the trail has it all."""
+"""How much of an error's text a line of the log has; the trail has more."""
 
 
 class RunLogger:
@@ -36,7 +36,7 @@ class RunLogger:
         self._failures = {kind: RateLimitedLog(logger) for kind, logger in LOGGERS.items()}
 
     def wanted(self) -> tuple[bool, bool]:
-        """Return whether starts and ordinary ends are to be logged: asked once for each batch."""
+        """Return whether to log starts, and whether to log ordinary ends. Called once for each batch."""
         ends = any(logger.isEnabledFor(logging.INFO) for logger in LOGGERS.values())
         return ends and any(logger.isEnabledFor(logging.DEBUG) for logger in LOGGERS.values()), ends
 
@@ -71,7 +71,7 @@ class RunLogger:
         said = f"{note['type']}: {note['error']}" if "type" in note else str(note.get("error", ""))
         fields["error_type"] = note.get("type")
         level = logging.ERROR if is_last else logging.WARNING
-        # With each failed attempt it would be in the log as often as there are attempts; the trail has them all.
+        # The traceback is logged for the last attempt only; the trail has those of all attempts.
         exc_info = (type(error), error, own_frames(error)) if is_last and error is not None else None
         self._failures[run.kind].log(
             level,

@@ -1,9 +1,10 @@
-"""Settlements on their way to the store: coalesced, fenced, never forgotten.
+"""Settler: writes settlements to the store, many in one statement.
 
-Promises: what is added is settled or reported as lost, over any outage: while the store is away, settlements wait
-and are tried again. One statement is under way at a time; what ends meanwhile shares the next one, up to BATCH
-settlements and STATEMENT_BYTES. A statement that the store refuses is split until only the culprit is left, which
-`refused` deals with. Never: settles under another incarnation than that of the lease.
+Promises: every settlement that was added is written or reported as lost, over any outage: while the store is away,
+settlements wait and are tried again. One statement is under way at a time; settlements that are added meanwhile share
+the next one, up to BATCH of them and STATEMENT_BYTES. A statement that the store refuses is split until only the
+refused settlement is left, which `RefusedSettlements` takes. Never: settles under another incarnation than that of the
+lease.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
+from everpoll.engine.batch_errors import may_be_one_items_fault
 from everpoll.engine.meter import Meter
-from everpoll.engine.refusals import may_be_of_one
-from everpoll.engine.refused import Refused
+from everpoll.engine.refused_settlements import RefusedSettlements
 from everpoll.engine.tally import Batch
 from everpoll.engine.tally_entry import Entry
 from everpoll.policy import Backoff
@@ -26,7 +27,7 @@ from everpoll.stores.limits import all_plain, in_portions, settlement_bytes
 logger = logging.getLogger("everpoll.engine")
 
 BATCH = 500
-# Measured: handlers that end together are settled together; longer adds latency and no throughput.
+# Long enough to settle handlers that end together; measured: a longer wait adds latency and no throughput.
 COALESCE_S = 0.002
 OUTAGE = Backoff("100ms", cap="5s", jitter=0.2)
 PATIENCE_S = 30.0
@@ -35,7 +36,7 @@ _id = attrgetter("id")
 
 
 class NotSettled(Exception):
-    """The store refuses a batch. `is_repeat`: an earlier try, whose answer got lost, may have settled it."""
+    """The store refuses a batch. `is_repeat` is True if an earlier try, whose answer got lost, may have settled it."""
 
     def __init__(self, error: Exception, is_repeat: bool) -> None:
         super().__init__(str(error))
@@ -87,7 +88,7 @@ class Settler:
         self._idle.set()
         self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
         self._warnings = RepeatedWarnings(logger, "settling", event_loop_time)
-        self._refused = Refused(self._settle_alone, patience_s, self._shorter)
+        self._refused = RefusedSettlements(self._settle_alone, patience_s, self._shorter)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -95,7 +96,7 @@ class Settler:
         self._task = asyncio.get_running_loop().create_task(self._work(), name="everpoll-settler")
 
     def add(self, incarnation: int, settlement: Settlement, entry: Entry | None = None, took_s: float = 0.0) -> None:
-        """Settle this soon, and count its end and the time that its run took in `entry`. Called once a run."""
+        """Write this settlement soon; count its end and the duration of its run in `entry`. Called once a run."""
         if not self._waiting:
             self._added.set()
             self._idle.clear()
@@ -109,15 +110,15 @@ class Settler:
 
     @property
     def backlog(self) -> int:
-        """How many wait, those that the store refuses included."""
+        """How many settlements wait, including those that the store refuses."""
         return len(self._waiting) + len(self._refused)
 
     def stuck(self) -> list[tuple[int, int]]:
-        """Return id and sequence of the tasks that only the rescue can take: the store refuses to settle them."""
+        """Return the id and the sequence of each task that the store refuses to settle: the rescue must take it."""
         return self._refused.stuck()
 
     async def drained(self, timeout_s: float) -> bool:
-        """Wait until nothing waits; False if that took too long."""
+        """Wait until all settlements are written; return False if that takes longer than `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
@@ -126,7 +127,7 @@ class Settler:
         return True
 
     async def stop(self) -> None:
-        """End; what still waits is left to the rescue."""
+        """Stop; the rescue takes the tasks whose settlements still wait."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -189,7 +190,7 @@ class Settler:
                 if lost and (is_repeat or failures):
                     lost = await self._really_lost(incarnation, batch.settlements, lost)
             except Exception as error:
-                if may_be_of_one(error):
+                if may_be_one_items_fault(error):
                     raise NotSettled(error, is_repeat or failures > 0) from error
                 failures += 1
                 delay_s = OUTAGE.delay(failures, self._rng)
@@ -215,5 +216,5 @@ class Settler:
                 on_settled(list(map(_id, reported)))
 
     async def _really_lost(self, incarnation: int, batch: Sequence[Settlement], lost: set[int]) -> set[int]:
-        """Return those of the lost ones that no earlier try has settled."""
+        """Return the lost tasks without those that an earlier try has settled."""
         return lost - await self._store.settled_before(incarnation, [one for one in batch if one.id in lost])

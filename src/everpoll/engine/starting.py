@@ -1,4 +1,4 @@
-"""Starting: an app starts as soon as its database can be reached, and says meanwhile why it has not."""
+"""Starting: an app starts as soon as its database can be reached; until then, its health has the reason."""
 
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""How an app ends: SIGTERM and SIGINT as events, and closing that a second signal cuts short."""
+"""How an app ends: a first SIGTERM or SIGINT closes it within the grace period, a second one at once."""
 
 import asyncio
 import contextlib

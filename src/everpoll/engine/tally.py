@@ -1,4 +1,4 @@
-"""The tally of one worker: how many tasks ended in which way, how long they waited and how long they ran.
+"""The tally of one worker: how many tasks ended with which outcome, how long they waited and how long they ran.
 
     leased ──▶ how long it waited     ended ──▶ how long it ran     settled ──▶ its outcome
 
@@ -22,9 +22,9 @@ from everpoll.stores.figures import KEPT_S, OTHERS, Figure
 
 NAMES = 100
 PENDING = 600
-"""Spans of the past whose figures wait for a database that is away; the oldest go first."""
+"""How many past spans are kept while the database is away; beyond that, the oldest are dropped."""
 RESCUES = ("worker", "", "")
-"""Kind, name and queue under which rescued tasks are counted: the rescue does not tell their names."""
+"""Kind, name and queue under which rescued tasks are counted: a rescue does not report their names."""
 
 _Key = tuple[str, str, str]
 
@@ -32,19 +32,19 @@ _name, _queue = attrgetter("name"), attrgetter("queue")
 
 
 class Batch(NamedTuple):
-    """Settlements, and of each where its end is counted and how long its run took; None: it never began."""
+    """Settlements, each with the entry that counts its end (None: the run never began) and the duration of its run."""
 
     settlements: Sequence[Settlement]
     entries: Sequence[Entry | None]
     times_s: Sequence[float]
 
     def part(self, start: int, end: int) -> "Batch":
-        """Return those from `start` to `end`."""
+        """Return the part from `start` to `end`."""
         return Batch(self.settlements[start:end], self.entries[start:end], self.times_s[start:end])
 
 
 class Published:
-    """Figures on their way to the store, of one or two incarnations of the worker."""
+    """Figures to be published, of one or two incarnations of the worker."""
 
     __slots__ = ("by_incarnation", "past", "version")
 
@@ -55,7 +55,7 @@ class Published:
 
 
 class Tally:
-    """What one worker has done since it started. `kind_of` tells the kind of tasks of a name."""
+    """Counts of one worker since it started. `kind_of` returns the kind of the tasks of a name."""
 
     def __init__(self, kind_of: Callable[[str], str]) -> None:
         self._kind_of = kind_of
@@ -68,9 +68,9 @@ class Tally:
         self._past: deque[tuple[int, list[Figure]]] = deque(maxlen=PENDING)
 
     def leased(self, leases: Sequence[Lease], waited_us: Sequence[float]) -> Iterable[Entry]:
-        """Count how long these waited; return where to count the end of each.
+        """Count how long these tasks waited; return for each the entry that counts its end.
 
-        `waited_us`: as many values as leases, a single one for all of them, or none where that is not known.
+        `waited_us` has one value for each lease, a single value for all, or none if the times are unknown.
         """
         with self._lock:
             # Tasks that are leased together mostly have one name.
@@ -88,7 +88,7 @@ class Tally:
         return entries
 
     def settled(self, batch: Batch, lost: set[int], now: float) -> None:
-        """Count what the store has settled; those that were lost count as lost. `now`: seconds since the epoch."""
+        """Count what the store has settled, and what was lost. `now` is in seconds since the epoch."""
         settlements, entries, times_s = batch
         with self._lock:
             self._roll(now)
@@ -140,7 +140,7 @@ class Tally:
             return Published(found, len(self._past), self._version)
 
     def published(self, figures: Published) -> None:
-        """Note that the store has these figures."""
+        """Record that the store has these figures."""
         with self._lock:
             self._published_version = figures.version
             for _ in range(min(figures.past, len(self._past))):

@@ -1,6 +1,6 @@
 """An entry of a worker's tally: the totals of the tasks of one kind, name and queue.
 
-Promises: a batch is counted as a whole where its tasks are alike, with a few steps of the interpreter for all of them.
+Promises: if the tasks of a batch are alike, the batch is counted as a whole, in a few steps of the interpreter.
 """
 
 import math
@@ -78,7 +78,7 @@ class Entry:
             self.count(outcome, tasks)
 
     def add_waited(self, times_us: Sequence[float], tasks: int = 1) -> None:
-        """Count how long tasks waited: so many for each of these times."""
+        """Count how long tasks waited; `tasks` is how many waited for each of these times."""
         self.waited_s += sum(times_us) * 1e-6 * tasks
         waited, first = self.waited, _bucket(min(times_us))
         # Tasks that are leased together have mostly waited for about the same time.

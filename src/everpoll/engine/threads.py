@@ -1,8 +1,8 @@
 """DaemonThreads: a pool for plain functions that may hang.
 
 Promises: calls start in the order of submission, at most `limit` at a time, in threads that are made on demand and
-reused; every error of a function, even SystemExit, ends up in its future. A thread that is left behind, because its
-function did not return in time, counts towards the limit no more: another one takes its place, up to `limit` of them.
+reused; every error of a function, even SystemExit, is set in its future. A thread that is left behind, because its
+function did not return in time, no longer counts towards the limit: another thread replaces it, up to `limit` of them.
 When even those have not returned, `submit` refuses with `NoThreadLeft` instead of waiting for ever.
 Never: keeps the interpreter or `asyncio.run` from ending. `ThreadPoolExecutor` joins its threads at exit, so one
 function that hangs hangs the process.
@@ -23,7 +23,7 @@ from everpoll.errors import BadInput, NoThreadLeft
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Job = tuple[Future[Any], Callable[[], Any]]
+Call = tuple[Future[Any], Callable[[], Any]]
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -48,12 +48,12 @@ class DaemonThreads(Executor):
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._jobs: deque[Job] = deque()
+        self._calls: deque[Call] = deque()
         self._threads: list[threading.Thread] = []
         self._made = 0
         self._idle = 0
         self._working_since: dict[threading.Thread, float] = {}
-        # Those past their timeout, and those that only take long. Up to `limit` of both together are replaced.
+        # Threads past the timeout of their call, and threads whose call takes long. Up to `limit` of both are replaced.
         self._left: set[threading.Thread] = set()
         self._slow: set[threading.Thread] = set()
         self._changed = threading.Condition()
@@ -71,7 +71,7 @@ class DaemonThreads(Executor):
     @property
     def is_short(self) -> bool:
         """True while calls wait, and no idle thread is about to take them."""
-        return len(self._jobs) > self._idle
+        return len(self._calls) > self._idle
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run `fn` in a thread as soon as one is free."""
@@ -86,7 +86,7 @@ class DaemonThreads(Executor):
                     f"{self._name}: all {len(self._left)} threads run functions that are past their timeout; give "
                     "blocking calls a timeout of their own, and restart this process"
                 )
-            self._jobs.append((future, lambda: fn(*args, **kwargs)))
+            self._calls.append((future, lambda: fn(*args, **kwargs)))
             self._add_threads()
             self._changed.notify()
         return future
@@ -118,9 +118,9 @@ class DaemonThreads(Executor):
         """Accept no further calls; run or cancel the pending ones; with `wait`, return when the threads have ended."""
         with self._changed:
             self._closed = True
-            dropped = list(self._jobs) if cancel_futures else []
+            dropped = list(self._calls) if cancel_futures else []
             if cancel_futures:
-                self._jobs.clear()
+                self._calls.clear()
             self._changed.notify_all()
             threads = list(self._threads) if wait else []
         for future, _ in dropped:
@@ -159,25 +159,27 @@ class DaemonThreads(Executor):
         thread = threading.Thread(target=self._work, name=f"{self._name}-{self._made}", daemon=True)
         thread.start()
         self._threads.append(thread)
-        self._idle += 1  # From birth, or the next submission would start another thread for the same job.
+        self._idle += (
+            1  # Idle from the start: otherwise the next submission would start another thread for the same call.
+        )
 
     def _work(self) -> None:
         thread = threading.current_thread()
-        while (job := self._next_job(thread)) is not None:
-            _run(*job)
-            # A waiting thread must not keep the arguments and the result of its last job alive.
-            del job
+        while (call := self._next_call(thread)) is not None:
+            _run(*call)
+            # A waiting thread must not keep the arguments and the result of its last call alive.
+            del call
             if not self._goes_on(thread):
                 return
 
-    def _next_job(self, thread: threading.Thread) -> Job | None:
+    def _next_call(self, thread: threading.Thread) -> Call | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._closed)
+            self._changed.wait_for(lambda: self._calls or self._closed)
             self._idle -= 1
-            if not self._jobs:
+            if not self._calls:
                 return None
             self._working_since[thread] = self._now()
-            return self._jobs.popleft()
+            return self._calls.popleft()
 
     def _goes_on(self, thread: threading.Thread) -> bool:
         """Return whether a thread that has ended its function is still needed: a replacement may have its place."""
@@ -196,13 +198,14 @@ def _run(future: Future[Any], function: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
-        result = _cared_for(function) if between_calls else function()
+        result = _with_between_calls(function) if between_calls else function()
     except StopIteration as error:
-        # asyncio before 3.12 cannot carry it: awaiting the future would wait for ever. As PEP 479 does.
+        # A future of asyncio before 3.12 cannot raise it: awaiting the future would wait for ever. PEP 479 does the
+        # same.
         wrapped = RuntimeError("the function raised StopIteration")
         wrapped.__cause__ = error
         future.set_exception(wrapped)
-    except BaseException as error:  # noqa: BLE001  # The caller must learn of everything that ends the function.
+    except BaseException as error:  # noqa: BLE001  # The caller gets every error that ends the function.
         future.set_exception(error)
     else:
         future.set_result(result)
@@ -211,8 +214,8 @@ def _run(future: Future[Any], function: Callable[[], Any]) -> None:
         del future, function
 
 
-def _cared_for(function: Callable[[], Any]) -> Any:
-    """Call the function between the calls of `between_calls`."""
+def _with_between_calls(function: Callable[[], Any]) -> Any:
+    """Call the function, with the hooks of `between_calls` before and after it."""
     _call_between()
     try:
         return function()

@@ -3,9 +3,8 @@
     enqueue ──▶ span "enqueue send", its context goes with the task ┄┄link┄┄▶ span "run send", in any process, later
 
 Promises: a program without a tracer provider pays for one access to a dictionary. The span of a run is the current one
-while its function runs, so that spans of the function's own are its children. What traces do never changes an outcome:
-an error of theirs is logged, and the task goes on. Never imports OpenTelemetry: where the program does not,
-there is no provider.
+while its function runs, so that the function's own spans are its children. Tracing never changes an outcome: its errors
+are logged, and the task goes on. Never imports OpenTelemetry: if the program has not imported it, there is no provider.
 """
 
 import logging
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("everpoll.engine")
 
 TRACE_CHARS = 1_000
-"""Of the context that a task carries; a longer one is left out."""
+"""The longest trace context that a task carries; a longer one is left out."""
 _ERROR_CHARS = 500
 
 
@@ -44,7 +43,7 @@ _note = msgspec.json.Decoder(_Note).decode
 
 
 def tracer() -> "Tracer | None":
-    """Return the tracer of everpoll; None where the program has set up none."""
+    """Return the tracer of everpoll, or None if the program has set up no tracing."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None or not hasattr(api, "ProxyTracerProvider"):
         return None
@@ -56,7 +55,7 @@ def tracer() -> "Tracer | None":
 
 
 def carried() -> dict[str, str] | None:
-    """Return what a new task carries, so that its run can be linked to the current span; None: nothing."""
+    """Return the trace context for a new task, which links its run to the current span; None if there is no span."""
     if tracer() is None:
         return None
     from opentelemetry import propagate  # noqa: PLC0415 - it is there, since its provider is
@@ -83,7 +82,7 @@ def enqueueing(found: "Tracer", name: str, queue: str, tasks: int = 1) -> "Abstr
 
 async def traced(found: "Tracer", run: Run) -> Settlement:
     """Run a task inside its span, linked to the span of its enqueue."""
-    assert run.work is not None, "only what is registered is run"
+    assert run.work is not None, "only registered work is run"
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - it is there, since its provider is
 
     lease, work = run.lease, run.work
@@ -105,7 +104,7 @@ async def traced(found: "Tracer", run: Run) -> Settlement:
     ) as span:
         settlement = await work.run(run)
         try:
-            _tell(span, settlement)
+            _complete(span, settlement)
         except Exception:
             logger.exception("%s: its span could not be completed", lease.label)
         return settlement
@@ -123,7 +122,7 @@ def _links(args: str) -> list[Any]:
     return [] if context is None or not context.is_valid else [trace.Link(context)]
 
 
-def _tell(span: "Span", settlement: Settlement) -> None:
+def _complete(span: "Span", settlement: Settlement) -> None:
     from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - it is there, since its provider is
 
     outcome = settlement.state if isinstance(settlement, Ended) else "again"

@@ -1,4 +1,4 @@
-"""What becomes of a task whose handler returned no settlement: it was stopped, it raised, or it is not registered."""
+"""Settlements for handlers that returned none: they were stopped, they raised, or they are not registered."""
 
 import logging
 
@@ -9,7 +9,7 @@ from everpoll.stores.contract import Again, Ended, Settlement, encode
 
 logger = logging.getLogger("everpoll.engine")
 
-# A handler that cancels its own task would otherwise be handed back to itself some thousand times a second.
+# Without this delay, the task of a handler that cancels itself would run again a thousand times a second.
 CANCELED_REST_S = 1.0
 HAND_BACK_REASONS = {
     StopReason.SHUTDOWN: "its worker shuts down",
@@ -23,7 +23,7 @@ def stopped(run: Run) -> Settlement:
     """Settle a task whose handler was canceled: a cancel ends it, any other reason hands it back."""
     lease = run.lease
     if run.stop_reason is StopReason.CANCELED and run.work is not None and run.work.handles_cancel:
-        # It has something to do before it ends: its next lease tells it.
+        # Its front must do something before the task ends; the next lease carries the request to cancel.
         return Again(lease.id, lease.sequence, 0.0, refund=True)
     if run.stop_reason is StopReason.CANCELED:
         canceled = {"what": "canceled", "attempt": lease.attempt, "why": "canceled while running"}
@@ -34,7 +34,7 @@ def stopped(run: Run) -> Settlement:
 
 
 def unknown(run: Run, works: WorkRegistry) -> Settlement:
-    """Settle a task whose name is not registered in this worker: a front hands it on, or it fails."""
+    """Settle a task whose name is not registered in this worker: a front may keep it, else it fails."""
     lease = run.lease
     if lease.memory is not None and works.on_unregistered_with_memory is not None:
         return works.on_unregistered_with_memory(run)
@@ -50,7 +50,7 @@ def unknown(run: Run, works: WorkRegistry) -> Settlement:
 
 
 def broken(run: Run, error: BaseException) -> Settlement:
-    """Fail a task whose handler raised, although a front returns a settlement for every error of a user's function."""
+    """Fail a task whose run raised: a bug of everpoll, since fronts settle every error of a user's function."""
     lease = run.lease
     logger.error("running task %d (%s) failed inside everpoll", lease.id, lease.name, exc_info=error)
     run.is_logged = True

@@ -4,10 +4,10 @@
                                        │
                                        └── no live worker has registered it for `unknown_s` ──▶ failed
 
-Promises: a rolling deployment loses nothing: tasks of the newer release wait for a worker of it, and a worker that
-signs on, or hears that something was set aside, asks for what it can run. Each such task costs the worker that cannot
-run it one lease; tasks after it come up at once. A name is warned of once. Never asks more often than every
-`ASK_EVERY_S`, nor without a reason, but for a query every `LONGEST_REST_S`, should a notification get lost.
+Promises: a rolling deployment loses no task: tasks of the newer release wait for a worker of that release. A worker
+asks for tasks that it can run when it signs on, and when it is notified that a task was set aside. A task that a worker
+cannot run costs it one lease, and does not delay the tasks behind it. The worker logs one warning for each name. It
+asks at most once every `ASK_EVERY_S`, and at least once every `LONGEST_REST_S`, in case a notification was lost.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ ASK_EVERY_S = 1.0
 LONGEST_REST_S = 60.0
 BATCH = 200
 MORE_AFTER_S = 0.1
-"""After a full batch the next one follows this soon: other workers lease in vain what is released and waits."""
+"""The pause after a full batch. It is short, because workers that cannot run the released tasks lease them, too."""
 UNLISTEN_S = 5.0
 WORKERS_KNOWN_S = 1.0
 WARNED_LIMIT = 1_000
@@ -39,7 +39,7 @@ AGAIN = Backoff("30s", factor=2, cap="10m", jitter=0.1)
 
 
 class Unregistered:
-    """What one app does about tasks that its worker cannot run, and about those that others could not run."""
+    """Sets aside tasks that this worker cannot run, and releases those that other workers have set aside."""
 
     def __init__(
         self, works: Callable[[], WorkRegistry], queues: Callable[[], Sequence[str]], unknown_s: float | None
@@ -59,7 +59,7 @@ class Unregistered:
         self._store, self._woken, self._workers = store, asyncio.Event(), None
 
     async def start(self, wake_worker: Callable[[], None]) -> None:
-        """Ask for what others have set aside, now and whenever there may be something."""
+        """Ask for tasks that other workers have set aside, now and after each notification."""
         store = self._store
         assert store is not None, "prepared before its worker started"
         self._wake_worker = wake_worker
@@ -67,7 +67,7 @@ class Unregistered:
         self._asking = asyncio.get_running_loop().create_task(self._ask(store), name="everpoll-unregistered")
 
     async def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         asking, self._asking = self._asking, None
         if asking is None:
             return
@@ -108,7 +108,7 @@ class Unregistered:
         return released
 
     async def settle(self, run: Run) -> Settlement:
-        """Set a task aside, or fail it: what the engine calls for a name that is not registered."""
+        """Set a task aside, or fail it. The engine calls this for a name that is not registered."""
         lease = run.lease
         now = run.now(asyncio.get_running_loop().time())
         self._warn(lease)
@@ -159,9 +159,9 @@ class Unregistered:
         )
 
     async def _is_known_elsewhere(self, lease: Lease) -> bool:
-        """Return whether a live worker of its queue can run it; one of an earlier release, which does not say, may.
+        """Return True if a live worker of its queue can run it. Workers of earlier releases do not publish their names.
 
-        While the database does not answer, nothing fails.
+        Such a worker counts as able to run it. While the database does not answer, this returns True: no task fails.
         """
         try:
             fleet = await self._fleet()
@@ -191,7 +191,7 @@ class Unregistered:
 
 
 def set_aside_since(info: TaskInfo, now: float) -> float:
-    """Return since when a task has been set aside without a break; now, where its last note is another one."""
+    """Return since when a task has been set aside without a break; `now` if its last note is of another kind."""
     last = info.trail[-1] if info.trail else {}
     since = last.get("since") if last.get("what") == SET_ASIDE else None
     return since if isinstance(since, float | int) and not isinstance(since, bool) else now

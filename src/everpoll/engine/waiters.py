@@ -5,11 +5,11 @@
                └── waits ◀────┘     read again when this process's worker has settled the task, when the feed of events
                                     names it, and now and then in any case
 
-Promises: what this process's own worker settles is heard of at once, what others settle within a second. Callers cost
-no statement each: a query reads up to QUERY_LIMIT tasks in one statement, and as many results as fit into
-one answer. No query while no caller waits. An outage of the store is waited out. A caller that waits when the app is
-closed gets `NotRunning`, and opens no store again.
-Never: needs a notification for each task that ends. Those would take a global lock of the database at every commit.
+Promises: a caller gets the result at once if this process's worker settles the task, and within a second if another
+worker does. Callers share statements: a query reads up to QUERY_LIMIT tasks, and as many results as fit into one
+answer. While no caller waits, there is no query. Callers wait through an outage of the store. A caller that waits when
+the app is closed gets `NotRunning`; the store is not opened again. Never: needs a notification for each task that ends,
+because those would take a global lock of the database at every commit.
 """
 
 import asyncio
@@ -32,15 +32,16 @@ logger = logging.getLogger("everpoll.engine")
 Q = TypeVar("Q")
 A = TypeVar("A")
 QUERY_LIMIT = 1_000
-"""Tasks that one statement reads."""
+"""How many tasks one statement reads."""
 PAGE = 1_000
-"""Events that one statement reads."""
+"""How many events one statement reads."""
 QUICK_S = 0.05
-"""The shortest rest between two queries of the feed while nothing happens …"""
+"""The shortest time between two queries of the feed while nothing happens."""
 CALLERS_A_QUERY = 100
-"""… where so many callers wait for each query a second."""
+"""With n callers, the feed is queried n / 100 times a second, but not more often than every QUICK_S."""
 SWEPT_A_SECOND = 1_000
-"""Tasks that are read again in any case, where the feed tells of changes: 20,000 take 20 s, and little of a core."""
+"""How many tasks a second are read again although the feed has not named them: 20,000 take 20 s, and little CPU
+time."""
 
 
 class Waiter(Generic[Q, A]):
@@ -53,13 +54,13 @@ class Waiter(Generic[Q, A]):
         self.question = question
         self.answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
 
-    def tell(self, answer: A) -> None:
-        """Answer the caller, unless it has gone."""
+    def resolve(self, answer: A) -> None:
+        """Give the answer to the caller, unless it was canceled."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
     def refuse(self, error: Exception) -> None:
-        """Raise this in the caller, unless it has gone."""
+        """Raise this in the caller, unless it was canceled."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -69,19 +70,19 @@ class Cadence:
     """How often to query."""
 
     rests: Backoff
-    """Between two queries of what others may have settled; from its beginning after each new caller and each change."""
+    """The waits between two queries. They start from the first again after each new caller and each change."""
     sweep_s: float
-    """How long a task that waits is not read, at most …"""
+    """The longest time between two reads of a task."""
     fresh_s: float = 0.0
-    """… but for those that have waited for less than this, which are read in every query: most tasks end soon."""
+    """Tasks that have waited for less than this are read in every query, because most tasks end soon."""
     follows_events: bool = False
-    """Whether the feed of events tells which tasks have changed: then few are read only because time has passed."""
+    """True if the feed of events names the tasks that have changed: the others are then read rarely."""
 
 
 class Waiters(Generic[Q, A]):
     """The callers of one process that wait for tasks of one front.
 
-    `read` is given waiters, asks the store about their tasks in one go, answers those that it can, and returns the
+    `read` gets waiters, reads their tasks in one statement, answers those whose tasks have ended, and returns the
     tasks whose answers did not fit: they are read again at once.
     """
 
@@ -99,17 +100,17 @@ class Waiters(Generic[Q, A]):
         self._is_closed = False
         self._waiting: dict[int, dict[Waiter[Q, A], None]] = {}
         self._changed: dict[int, None] = {}
-        """Tasks that have changed: they are read first, in the order in which that was heard of."""
+        """Tasks that have changed, in the order in which this process learned of it. They are read first."""
         self._due: dict[int, None] = {}
-        """Tasks that are to be read as well: their caller is new, or time has passed."""
+        """Tasks to be read after those: their caller is new, or they were not read for some time."""
         self._fresh: dict[int, float] = {}
         self._read_at: OrderedDict[int, float] = OrderedDict()
-        """When each was read last, the longest ago first."""
+        """When each task was last read, the longest ago first."""
         self._after: str | None = None
-        self._looks = 1
-        self._look_at = 0.0
+        self._queries = 1
+        self._query_at = 0.0
         self._nudged = asyncio.Event()
-        self._looker: asyncio.Task[None] | None = None
+        self._querying: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -128,9 +129,9 @@ class Waiters(Generic[Q, A]):
         self._waiting[task_id][waiter] = None
         self._due[task_id] = None
         soon_at = now + self._cadence.rests.delay(1)
-        if self._looker is None or self._looker.done():
-            self._looker, self._look_at = event_loop.create_task(self._look(), name="everpoll-waiters"), soon_at
-        self._looks, self._look_at = 1, min(self._look_at, soon_at)
+        if self._querying is None or self._querying.done():
+            self._querying, self._query_at = event_loop.create_task(self._run(), name="everpoll-waiters"), soon_at
+        self._queries, self._query_at = 1, min(self._query_at, soon_at)
         self._nudged.set()
         try:
             return await waiter.answer
@@ -138,16 +139,16 @@ class Waiters(Generic[Q, A]):
             self._forget(waiter)
 
     def settled(self, task_ids: Iterable[int]) -> None:
-        """Have these tasks read next: this process has just settled them."""
-        if self._waiting and self._tell(task_ids):
+        """Read these tasks next: this process has just settled them."""
+        if self._waiting and self._read_next(task_ids):
             self._nudged.set()
 
     async def close(self) -> None:
-        """End, and tell the callers that no query follows."""
+        """Stop querying; the callers get `NotRunning`."""
         self._is_closed = True
-        if self._looker is not None:
-            self._looker.cancel()
-            await asyncio.gather(self._looker, return_exceptions=True)
+        if self._querying is not None:
+            self._querying.cancel()
+            await asyncio.gather(self._querying, return_exceptions=True)
         # An error, not a cancellation: the task that waits was not canceled.
         self._refuse(self._closed_text)
 
@@ -165,75 +166,75 @@ class Waiters(Generic[Q, A]):
     def _refuse(self, text: str) -> None:
         for waiters in self._waiting.values():
             for waiter in waiters:
-                # One error each: an error that is raised many times collects the traceback of each.
+                # An error of its own for each: one error that is raised many times would collect all their tracebacks.
                 waiter.refuse(NotRunning(text))
 
-    def _tell(self, task_ids: Iterable[int]) -> int:
-        """Have these read next; how many of them a caller waits for."""
+    def _read_next(self, task_ids: Iterable[int]) -> int:
+        """Read these tasks next; return how many of them a caller waits for."""
         found = [task_id for task_id in task_ids if task_id in self._waiting]
         self._changed.update(dict.fromkeys(found))
         return len(found)
 
-    async def _look(self) -> None:
+    async def _run(self) -> None:
         now, self._after = asyncio.get_running_loop().time, None
-        warnings = RepeatedWarnings(logger, "looking for results", now)
+        warnings = RepeatedWarnings(logger, "reading results", now)
         while self._waiting:
             self._nudged.clear()
             try:
                 await self._query_once()
                 warnings.works()
-                await refuse_endless_wait(self._store, self._looks)
+                await refuse_endless_wait(self._store, self._queries)
             except StoreUnavailable as error:
                 warnings.failed(error, "cannot query results: %s; trying again", error)
                 self._plan()
             except NotRunning as error:
                 self._refuse(str(error))
             except Exception as error:  # noqa: BLE001 - whatever it is, the next query may succeed
-                warnings.failed(error, "looking for results failed; trying again", level=logging.ERROR)
+                warnings.failed(error, "reading results failed; trying again", level=logging.ERROR)
                 self._plan()
-            if self._waiting and self._look_at > now():
+            if self._waiting and self._query_at > now():
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(self._look_at):
+                    async with asyncio.timeout_at(self._query_at):
                         await self._nudged.wait()
 
     def _plan(self) -> None:
-        self._looks += 1
-        rest_s = self._cadence.rests.delay(self._looks)
+        self._queries += 1
+        rest_s = self._cadence.rests.delay(self._queries)
         if self._cadence.follows_events:
             # A query of the feed costs the same for one caller and for 20,000: many callers share more frequent
             # queries.
             rest_s = min(rest_s, max(QUICK_S, CALLERS_A_QUERY / max(1, len(self._waiting))))
-        self._look_at = asyncio.get_running_loop().time() + rest_s
+        self._query_at = asyncio.get_running_loop().time() + rest_s
 
     async def _query_once(self) -> None:
-        """Read what is to be read, slice by slice; what changes meanwhile comes first."""
+        """Read all tasks that are due to be read, slice by slice; tasks that change meanwhile come first."""
         now = asyncio.get_running_loop().time
         if self._cadence.follows_events and self._after is None:
-            # Before the first read: what happens after that comes after this position.
+            # Read the position before the tasks: events that come after the tasks were read are behind it.
             self._after = (await self._store.events(None, PAGE)).after
         while True:
             await self._read_slice()
-            if now() >= self._look_at:
+            if now() >= self._query_at:
                 is_full = await self._follow()
                 self._sweep()
                 self._plan()
                 if is_full:
-                    self._look_at = now()
+                    self._query_at = now()
             if not self._changed and not self._due:
                 return
 
     async def _follow(self) -> bool:
-        """Read the feed; True: there is more of it."""
+        """Read the feed; return True if there is more of it."""
         if not self._cadence.follows_events:
             return False
         page = await self._store.events(self._after, PAGE)
         self._after = page.after
-        if self._tell(one.task_id for one in page.events):
-            self._looks = 0
+        if self._read_next(one.task_id for one in page.events):
+            self._queries = 0
         return len(page.events) == PAGE
 
     def _sweep(self) -> None:
-        """Have read what began to wait a moment ago, and what was not read for long enough."""
+        """Choose the tasks to read: those that began to wait a moment ago, and those that were not read for long."""
         cadence, now = self._cadence, asyncio.get_running_loop().time()
         for task_id in [task_id for task_id, since in self._fresh.items() if since + cadence.fresh_s < now]:
             del self._fresh[task_id]
@@ -255,12 +256,12 @@ class Waiters(Generic[Q, A]):
         if not waiters:
             return
         try:
-            self._tell(await self._read(waiters))
+            self._read_next(await self._read(waiters))
         except (StoreUnavailable, NotRunning):
-            self._tell(task_ids)
+            self._read_next(task_ids)
             raise
         except Exception as error:
-            logger.exception("looking for results failed; the callers get the error")
+            logger.exception("reading results failed; the callers get the error")
             for waiter in waiters:
                 waiter.refuse(error)
         read_at = asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
 """Why a task is where it is: the blocker, named, with the evidence that was recorded when decisions were made.
 
-Pure: a task, the workers and the queues of one moment go in, sentences come out. Never guesses: what the records do
-not say is not said.
+Pure: it gets a task, the workers and the queues of one moment, and returns sentences. Never guesses: it says only what
+is recorded.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,21 +10,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from everpoll.engine.work import called
+from everpoll.engine.work import name_and_version
 from everpoll.policy import human
 from everpoll.policy.start_window import Span, counting, left, opens_at, window_s
 from everpoll.stores.contract import Limit, LimitInfo, QueueInfo, TaskInfo, WorkerInfo
 from everpoll.stores.operations import Pause
 from everpoll.stores.set_aside import is_set_aside
 
-# While push works, a rest takes up to a minute, jitter included: what is due for longer should have been leased.
+# While push works, workers poll at least once a minute, jitter included: a task due for longer should have been leased.
 LONGEST_REST_S = 70.0
-# Longer than a heartbeat's rest by default, and than the clean-up of most handlers.
+# Longer than the time between two heartbeats by default, and than most handlers need to clean up.
 STUBBORN_S = 30.0
 
 
 class Why(Struct, frozen=True):
-    """One answer: the verdict in one sentence, what proves it, and what can be done."""
+    """One answer: the verdict in one sentence, the evidence for it, and advice."""
 
     verdict: str
     evidence: tuple[str, ...] = ()
@@ -40,15 +40,15 @@ def why(
     gone: Collection[int] = (),
     limit: LimitInfo | None = None,
 ) -> Why:
-    """Name what keeps the task from ending, or how it ended.
+    """Explain why the task has not ended, or how it ended.
 
-    `limit`: what happens at the key of its limit, if it has one. `gone`: the incarnations of workers whose process does
-    not exist any more, as far as the caller can see.
+    `limit` is the state of the limit that the task counts towards, if there is one. `gone` are the incarnations of
+    workers whose process does not exist any more, as far as the caller knows.
     """
     if task.state == "running":
         answer = _running(task, workers, now, gone)
     elif task.state == "queued" and task.blockers:
-        # `why_blocked` knows which.
+        # `why_blocked` names these tasks.
         answer = Why(f"It waits for {task.blockers} other task{'s' if task.blockers != 1 else ''} to end.")
     elif task.state == "queued" and is_set_aside(task.trail) and task.due_at > now:
         answer = _set_aside(task, workers, now)
@@ -121,7 +121,7 @@ def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime, gone:
 
 
 def _asked_to_end_s(task: TaskInfo, now: datetime) -> float:
-    """Return for how long a cancel has been requested; 0 where nothing says so."""
+    """Return how long ago a caller requested the cancel; 0 if the trail does not tell."""
     asked = [entry["at"] for entry in task.trail if entry.get("what") == "cancel" and "at" in entry]
     return float(now.timestamp() - asked[0]) if asked else 0.0
 
@@ -136,7 +136,7 @@ def _set_aside(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime) -> 
     fails_at = last.get("fails_at")
     limit = "" if fails_at is None else f"; it fails {_relative(datetime.fromtimestamp(fails_at, now.tzinfo), now)}"
     since = _span(datetime.fromtimestamp(last.get("since", now.timestamp()), now.tzinfo), now)
-    name = called(task.name, task.version)
+    name = name_and_version(task.name, task.version)
     return Why(
         f"It waits for a worker of queue {task.queue!r} that registers {name}, since {since}{limit}.",
         tuple(evidence),
@@ -230,7 +230,7 @@ def limit_text(limit: Limit) -> str:
 
 
 def behind_limit(limit: Limit, at_key: LimitInfo, now: datetime) -> Why | None:
-    """Return what a limit says about its next task; None: it is not in the way."""
+    """Explain that the next task of this limit must wait; None if it may start now."""
     evidence = [f"{at_key.waiting} tasks of this key are due and wait; keys take turns"]
     if limit.running is not None and at_key.running >= limit.running:
         if at_key.oldest_started_at is not None:
@@ -289,7 +289,7 @@ def _last(task: TaskInfo, field: str) -> str:
 
 
 def _heard(worker: WorkerInfo) -> str:
-    """Return when a worker was last heard: whether it lives at this moment, no record can say."""
+    """Return when a worker last sent a heartbeat; no record can tell whether it lives at this moment."""
     return f"worker {worker.label}, last heard {human(round(worker.beat_age_s, 1))} ago"
 
 

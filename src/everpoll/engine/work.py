@@ -1,4 +1,4 @@
-"""What the engine runs: the seam between it and the fronts.
+"""Work: how the engine runs the tasks of a front.
 
 A front registers one `Work` per name. The engine leases, calls `run`, and settles what it returns; it knows nothing
 of functions, retries or looks.
@@ -45,39 +45,39 @@ class RunHost(Protocol):
 
 
 class Run(Struct, eq=False):
-    """One lease being worked on."""
+    """One lease while it is run."""
 
     lease: Lease
     incarnation: int
     work: "Work | None"
-    """How it is run, as it was registered when the lease came; None: the name is not registered here."""
+    """How to run it, as it was registered when the lease came; None: the name is not registered in this worker."""
     entry: Entry | None = None
-    """Where its end is counted; None: nowhere."""
+    """The entry of the tally that counts its end; None: its end is not counted."""
     host: "RunHost | None" = None
     """The pool that runs it; it gets each new deadline."""
     at: float = 0.0
-    """The store's clock when it was leased …"""
+    """When it was leased, by the store's clock."""
     began: float = 0.0
-    """… and the event loop's."""
+    """When it was leased, by the event loop's clock."""
     stop_reason: StopReason | None = None
     deadline: float | None = None
     """When the call that is under way must have ended, by the event loop's clock. The pool and the heartbeat read it;
     `ends_by` sets it."""
     overdue_at: float | None = None
-    """When the pool saw that the deadline has passed."""
+    """When the pool noticed that the deadline has passed."""
     is_abandoned: bool = False
     """The pool has settled the task without waiting for the handler any longer: what the handler returns is ignored."""
     overdue: Callable[[], Settlement] | None = None
-    """What becomes of the task if its handler goes on after its deadline; set by the front. None: the
-    rescue takes it back."""
+    """Returns the settlement if the handler goes on after its deadline; set by the front. None: the rescue takes the
+    task back."""
     started: float = -1.0
     """When its handler began, by the event loop's clock; below 0: not yet."""
     is_logged: bool = False
-    """The log says already how it ended."""
+    """True if its end is logged already."""
     error: BaseException | None = None
     """What its handler raised, for the log; set by the front."""
     completing: Ended | None = None
-    """How the handler has ended the task in a transaction of its own, committed or not; set by the front."""
+    """The end that the handler has written in its own transaction, committed or not; set by the front."""
 
     def ends_by(self, deadline: float | None) -> None:
         """Set the deadline of the call that begins now; None between two calls."""
@@ -86,11 +86,14 @@ class Run(Struct, eq=False):
             self.host.check_deadlines_by(deadline)
 
     def now(self, event_loop_time: float) -> float:
-        """Return the store's clock, as far as it can be known here: what lasts longer than a run is measured by it."""
+        """Return the time by the store's clock, computed from the lease.
+
+        Times that outlast a run are measured by it.
+        """
         return self.at + max(0.0, event_loop_time - self.began)
 
     def clock(self, event_loop_time: Callable[[], float]) -> Callable[[], float]:
-        """Return a function that does the same, for a run that asks often."""
+        """Return a function that returns the store's time, for a run that needs it often."""
         ahead_s = self.at - self.began
         return lambda: ahead_s + event_loop_time()
 
@@ -114,7 +117,7 @@ class Run(Struct, eq=False):
 
     @property
     def fence(self) -> str:
-        """The token for the handler's own writes elsewhere: no other run of any task ever has the same."""
+        """The token for writes of the handler to other systems: no other run of any task ever has the same one."""
         return f"{self.lease.id}-{self.lease.sequence}-{self.incarnation:016x}"
 
 
@@ -127,15 +130,16 @@ class Work:
     run: Callable[[Run], Awaitable[Settlement]]
     timeout_s: float | None = None
     handles_cancel: bool = False
-    """Run it although a cancel is requested: it has something to tell a remote first."""
+    """True: run the task although a cancel is requested, because its front must tell a remote first."""
     kind: str = "job"
     """The kind of its tasks, under which figures count them."""
     limit: Limit | None = None
-    """How many of its tasks may run and start; which of them count together, each task says."""
+    """How many of its tasks may run and start. The key of each task says which tasks count together."""
     version: int = 1
     """The newest version of its arguments that it understands."""
     is_internal: bool = False
-    """Its queue is everpoll's own: served whatever queues a user has chosen, and not listed among them."""
+    """True if its queue belongs to everpoll: it is served whatever queues the user chose, and is in no list of
+    queues."""
 
 
 @dataclass(slots=True)
@@ -144,21 +148,21 @@ class WorkRegistry:
 
     _works: dict[str, Work] = field(default_factory=dict)
     on_unregistered_with_memory: Callable[[Run], Settlement] | None = None
-    """Handles tasks with stored memory whose name is not registered in this worker: they may be in the middle of their
-    life. None: they fail."""
+    """Handles tasks with stored memory whose name is not registered in this worker, such as runs that have begun. None:
+    they fail."""
     on_unregistered: Callable[[Run], Awaitable[Settlement]] | None = None
-    """What becomes of a task without memory whose name, or whose version, is not registered here; None: it fails."""
+    """Handles tasks without memory whose name or version is not registered in this worker; None: they fail."""
     more_queues: Callable[[], Iterable[str]] | None = None
-    """Queues to lease from beside those of the works; asked before each poll."""
+    """Returns further queues to lease from; called before each poll."""
     _queues: list[str] = field(default_factory=list)
     declared: set[str] = field(default_factory=set)
-    """Names that this process registers beside those that it runs: schedules. Other workers read them."""
+    """Further names that this process registers: schedules. Other workers read them."""
 
     everywhere: dict[str, Work] = field(default_factory=dict)
-    """Internal work that every worker does, for tasks in any queue. It is in no list."""
+    """Internal work that every worker does, for tasks in any queue. No list shows it."""
 
     def add(self, work: Work) -> None:
-        """Make a name runnable; the last one wins."""
+        """Register how to run a name; a later call replaces an earlier one."""
         is_new = work.name not in self._works
         self._works[work.name] = work
         if not is_new or work.queue not in self._queues:
@@ -166,19 +170,19 @@ class WorkRegistry:
 
     @property
     def queues(self) -> list[str]:
-        """Every queue that some work belongs to, and those that a front names beside them, sorted.
+        """The queues of all registered work, and the further queues that fronts name, sorted.
 
-        The poller asks for them with each poll.
+        The poller reads this before each poll.
         """
         return self._queues if self.more_queues is None else sorted({*self._queues, *self.more_queues()})
 
     def get(self, name: str) -> Work | None:
-        """Return the work of that name."""
+        """Return the work of that name, or None."""
         return self._works.get(name) or self.everywhere.get(name)
 
     @property
     def limits(self) -> dict[str, Limit]:
-        """The limits of those that have one, by name."""
+        """The limits by name, of the works that have one."""
         return {work.name: work.limit for work in self._works.values() if work.limit is not None}
 
     def kind_of(self, name: str) -> str:
@@ -199,13 +203,16 @@ class WorkRegistry:
 
     @property
     def registered(self) -> list[str]:
-        """All names that other workers should know of, sorted; those of later versions with the version beside."""
+        """All names that other workers should know, sorted.
+
+        A version after the first is published, too, as name@version.
+        """
         later = {versioned_name(work.name, work.version) for work in self._works.values() if work.version > 1}
         return sorted({*self._works, *later, *self.declared})
 
     @property
     def versions(self) -> dict[str, int]:
-        """The names of jobs, each with the newest version that it understands."""
+        """The names of jobs, each with the newest version of its arguments that this worker understands."""
         return {work.name: work.version for work in self._works.values() if work.kind == "job"}
 
     @property
@@ -227,6 +234,6 @@ def is_known(name: str, version: int, names: Collection[str]) -> bool:
     return any(one.isdecimal() and int(one) >= version for one in later)
 
 
-def called(name: str, version: int) -> str:
-    """Return the name of a task as messages have it, with the version of its arguments where that is not the first."""
+def name_and_version(name: str, version: int) -> str:
+    """Return the name of a task for messages, with the version of its arguments unless that is the first."""
     return repr(name) if version <= 1 else f"{name!r} with version {version} or newer"

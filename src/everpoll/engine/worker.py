@@ -4,10 +4,10 @@
                   ▲            │
                   └─── lost ───┘   declared dead (it was frozen, or cut off): a new incarnation signs on
 
-Promises: no outage of the database, of any length, ends a worker. It does not settle a task whose
-lease it cannot prove to hold. Shutting down takes no new work, hands back at once what has not begun, gives handlers
-the grace period, cancels the rest, hands back what is unfinished at no attempt's cost, and beats until the last handler
-has ended.
+Promises: no outage of the database, of any length, ends a worker. It never settles a task whose lease it cannot prove
+to hold. At shutdown it takes no new work, hands back at once the tasks that have not begun, gives handlers the grace
+period, cancels the rest, hands back unfinished tasks with their attempts refunded, and sends heartbeats until the last
+handler has ended.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.engine")
 
-# How long a poll under way may take to end, a canceled handler to clean up once the grace period is over, and
-# settlements to be written after that.
-LOOK_S = 2.0
+# At shutdown: how long a poll under way may take to end; how long a canceled handler may clean up after the grace
+# period; and how long the last settlements may take to be written.
+POLL_END_S = 2.0
 CANCEL_S = 2.0
 SETTLE_S = 5.0
 PRUNE_EVERY_S = 3600.0
@@ -71,7 +71,7 @@ class Worker:
         self._event_loop = asyncio.get_running_loop()
         patience_s = options.lease_s if options.refusal_patience_s is None else options.refusal_patience_s
         signals = PollSignals()
-        listeners = SettlementListeners(self._lost, on_settled, signals.freed.set, self._written)
+        listeners = SettlementListeners(self._on_lost, on_settled, signals.freed.set, self._on_written)
         self._settler = settler = Settler(store, self.meter, listeners, self._gather_s, patience_s)
         self._pool = Pool(
             works,
@@ -91,7 +91,7 @@ class Worker:
 
     @property
     def incarnation(self) -> int:
-        """The id of this worker at present: random, and another one after each sign-on."""
+        """The present id of this worker: random, and new after each sign-on."""
         return self._poller.incarnation
 
     async def start(self) -> None:
@@ -99,9 +99,9 @@ class Worker:
         self._started_at = asyncio.get_running_loop().time()
         try:
             await self._sign_on(waits_for_access=False)
-            await self._store.listen(self._woken)
+            await self._store.listen(self._on_wake)
         except BaseException:
-            await self._leave()
+            await self._sign_off()
             raise
         self._settler.start()
         self._polling = asyncio.get_running_loop().create_task(self._poller.run(), name="everpoll-poller")
@@ -130,7 +130,7 @@ class Worker:
         if len(self._pool):
             logger.info("shutting down: %d tasks have %s to end by themselves", len(self._pool), human(grace_s))
         try:
-            await asyncio.wait({polling}, timeout=LOOK_S)
+            await asyncio.wait({polling}, timeout=POLL_END_S)
             await self._pool.ended(until - asyncio.get_running_loop().time())
         finally:
             polling.cancel()
@@ -149,16 +149,16 @@ class Worker:
         finally:
             self._pool.log_withheld_ends()
             await self._settler.stop()
-            await self._leave()
+            await self._sign_off()
 
-    async def _leave(self) -> None:
+    async def _sign_off(self) -> None:
         """Stop the heartbeat and sign off, within a bounded time even if the database does not answer."""
-        # First, and whatever happens: while the heartbeat goes on, no worker can rescue the unsettled tasks.
-        await self._silence()
+        # First, and in any case: while the heartbeat goes on, no worker can rescue the unsettled tasks.
+        await self._stop_heartbeat()
         try:
             async with asyncio.timeout(SETTLE_S):
                 await asyncio.gather(*self._notes, return_exceptions=True)
-                await self._store.unlisten(self._woken)
+                await self._store.unlisten(self._on_wake)
                 if self.incarnation:
                     await self._store.sign_off(self.incarnation)
                     logger.info("worker %s signed off", self.options.label)
@@ -166,7 +166,7 @@ class Worker:
             logger.warning("cannot sign off: %s; its lease runs out", str(error) or "it takes too long")
 
     async def _prune(self, keep_s: float) -> None:
-        """Drop history that is too old, about once an hour: any worker may, and doing it twice is harmless."""
+        """Drop history that is too old, about once an hour. Every worker does it; doing it twice is harmless."""
         rng = random.Random()  # noqa: S311 - spreads a fleet, needs no secrecy
         logged = ""
         while True:
@@ -183,7 +183,7 @@ class Worker:
                 logger.debug("dropped %d partitions or rows of history older than %s", dropped, human(keep_s))
 
     def health(self) -> PollerHealth:
-        """Return metrics over a window, and the verdict. A resting worker is healthy."""
+        """Return metrics over a window, and whether the worker is healthy. A worker without work is healthy."""
         now = asyncio.get_running_loop().time()
         polling = self._polling is not None and not self._polling.done()
         meter, heartbeat = self.meter, self._heartbeat
@@ -209,7 +209,7 @@ class Worker:
     async def _sign_on(self, *, waits_for_access: bool) -> None:
         """Sign on under a new incarnation; wait for the database as long as it takes.
 
-        A refused role raises `CannotConnect`, unless the worker waits for that, too, since it ran before.
+        If the database refuses the role, this raises `CannotConnect`, unless `waits_for_access`: the worker ran before.
         """
         card = WorkerCard(
             incarnation=secrets.randbits(63),
@@ -242,7 +242,10 @@ class Worker:
         lease_s, beat_s = self.options.lease_s, self.options.beat_s
         timing = HeartbeatTiming(lease_s, lease_s / BEATS_PER_LEASE if beat_s is None else beat_s)
         listeners = Listeners(
-            lambda beat: self._beaten(card.incarnation, beat), self._rescued, self.meter.beat_failed, self._fence
+            lambda beat: self._on_beat(card.incarnation, beat),
+            self._on_rescued,
+            self.meter.beat_failed,
+            self._on_silence,
         )
         kind = LoopHeartbeat if self._store.beats_in_loop else Heartbeat
         self._publisher.begin(card.incarnation)
@@ -262,25 +265,28 @@ class Worker:
         return COALESCE_S if len(self._pool) else 0.0
 
     def _held(self) -> tuple[Sequence[int], Fences]:
-        """Return what runs, and what the rescue must take: overdue handlers, and tasks that cannot be settled."""
+        """Return the running tasks.
+
+        Also return those that the rescue must take: overdue ones, and those not settled.
+        """
         running, overdue = self._pool.running()
         return running, [*overdue, *self._settler.stuck()]
 
     async def _sign_on_anew(self) -> None:
         logger.error("worker %s was declared dead; it drops what it held and signs on anew", self.options.label)
         self._pool.stop(StopReason.LOST)
-        await self._silence()
+        await self._stop_heartbeat()
         await self._sign_on(waits_for_access=True)
 
-    async def _silence(self) -> None:
+    async def _stop_heartbeat(self) -> None:
         if self._heartbeat is not None:
             await self._heartbeat.stop()
             self._heartbeat = None
 
-    def _beaten(self, incarnation: int, beat: Beat) -> None:
+    def _on_beat(self, incarnation: int, beat: Beat) -> None:
         if incarnation != self.incarnation:
             return
-        self.meter.beaten()
+        self.meter.beat_answered()
         if not beat.is_alive:
             self._pool.stop(StopReason.LOST)
             # The next poll gets the same answer, and signs on again. Missed heartbeats may have paused the poller.
@@ -291,33 +297,33 @@ class Worker:
         if beat.canceled:
             self._pool.stop(StopReason.CANCELED, beat.canceled)
         if beat.rescued:
-            self._rescued(Rescued(beat.rescued))
+            self._on_rescued(Rescued(beat.rescued))
 
     def _store_now(self) -> float:
         return self.meter.store_now(self._event_loop.time(), time.time())
 
-    def _written(self, batch: Batch, lost: set[int]) -> None:
+    def _on_written(self, batch: Batch, lost: set[int]) -> None:
         self.tally.settled(batch, lost, self._store_now())
 
-    def _rescued(self, rescued: Rescued) -> None:
+    def _on_rescued(self, rescued: Rescued) -> None:
         self.tally.rescued(rescued.tasks, self._store_now())
         logger.warning("rescued %d tasks from lost workers or past deadlines", rescued.tasks)
         self._poller.wake()
         if rescued.ended and self._on_settled is not None:
             self._on_settled(list(rescued.ended))
 
-    def _woken(self, wake: Wake) -> None:
+    def _on_wake(self, wake: Wake) -> None:
         if wake.cancel and len(self._pool) and self._heartbeat is not None:
             self._heartbeat.beat_now()
         self._poller.wake(wake)
 
-    def _fence(self, silence_s: float) -> None:
+    def _on_silence(self, silence_s: float) -> None:
         self._poller.pause()
         if len(self._pool):
             logger.error("no heartbeat for %s: canceling %d handlers", human(silence_s), len(self._pool))
             self._pool.stop(StopReason.FENCED)
 
-    def _lost(self, task_ids: Iterable[int]) -> None:
+    def _on_lost(self, task_ids: Iterable[int]) -> None:
         """Log that results were dropped, and record it beside the tasks."""
         for task_id in task_ids:
             logger.warning("task %d: the lease was lost, its result is dropped", task_id, extra=about(task_id=task_id))

@@ -1,4 +1,4 @@
-"""Address ranges: recognises inner addresses, which are this machine, its networks and the metadata of a cloud.
+"""Address ranges: recognizes private addresses: of this machine, of its networks, and of the metadata of a cloud.
 
 Pure. An IPv6 address that leads to an IPv4 address (mapped, 6to4, NAT64, Teredo) counts as that IPv4 address. All forms
 that a resolver or `connect` accepts are read: 127.1, 0x7f000001, 0177.0.0.1 and 2130706433 are 127.0.0.1.

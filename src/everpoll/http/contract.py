@@ -81,7 +81,7 @@ class Reach(StrEnum):
     NAMED = "named"
     """The user named the host: it may be private."""
     INSIDE = "inside"
-    """A remote inside named the host: it may be private."""
+    """A remote at a private address named the host: it may be private."""
     PUBLIC = "public"
     """A remote named the host: every address of it must be public."""
     PUBLIC_PART = "public_part"

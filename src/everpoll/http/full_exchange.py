@@ -192,7 +192,7 @@ class _Attempt:
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self.certificate_expires_at = expiry_of(transport.get_extra_info("ssl_object"))
         now = asyncio.get_running_loop().time()
-        # Spread, so that connections which were opened together are not replaced together.
+        # The age varies, so that connections that were opened together are not replaced together.
         until = self.sessions.use_until.setdefault(protocol, now + self._age_s * (0.75 + self._draw() / 4))
         if now >= until:
             protocol.force_close()

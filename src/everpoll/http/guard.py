@@ -40,7 +40,7 @@ def allow_name(target: Target, reach: Reach) -> None:
 
 
 def reach_of_redirect(named: Target, reach: Reach, home_address: str, target: Target) -> Reach:
-    """Return how far a redirect may go.
+    """Return the reach of a redirect.
 
     `named` and `reach` are those of the request; `home_address` is the address from which the named host answered last.
     """

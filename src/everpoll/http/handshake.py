@@ -1,4 +1,4 @@
-"""The TLS check: verifies the certificate of a host, and tells until when it and its issuers are valid."""
+"""The TLS check: verifies the certificate of a host, and returns when it and its issuers expire."""
 
 import asyncio
 import ssl

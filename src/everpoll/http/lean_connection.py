@@ -76,8 +76,6 @@ class LeanConnection(asyncio.Protocol):
         self._is_complete = False
         self._failure: Exception | None = None
 
-    # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
     def ask(self, wire: bytes, shown_url: str, *, is_head: bool, limit: int, deadline: float) -> asyncio.Future[None]:
         """Send a request; the future is done once `status`, `headers` and `body` have its answer."""
         assert self._waiter is None, "one request at a time"
@@ -126,8 +124,6 @@ class LeanConnection(asyncio.Protocol):
         """How many bytes of the body have come; None: no answer has begun."""
         return None if self.body is None else self.body.received
 
-    # ── the transport calls ──────────────────────────────────────────────────────────────────────────────────────────
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note that the connection is open and its handshake done."""
         self._transport, self.is_open = cast("asyncio.Transport", transport), True
@@ -174,8 +170,6 @@ class LeanConnection(asyncio.Protocol):
             return
         is_stale = self._answers > 0 and not self._has_bytes and not isinstance(exc, ssl.SSLError)
         self._fail(ConnectionEnded(exc, self.received, is_stale))
-
-    # ── the parser calls ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Read one header of the answer, or of the trailer after a chunked body."""

@@ -177,7 +177,7 @@ class LeanExchange:
             pool.clear()
             await asyncio.sleep(0)
             sock, _ = await connect(addresses)
-        # Spread, so that connections which were opened together are not replaced together.
+        # The age varies, so that connections that were opened together are not replaced together.
         use_until = loop.time() + self._age_s * (0.75 + self._draw() / 4)
         # From here on the socket belongs to the transport, which closes it in any case.
         _, connection = await loop.create_connection(

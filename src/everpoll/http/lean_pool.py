@@ -25,7 +25,7 @@ def max_idle() -> int:
 
 
 class LeanPool:
-    """The idle connections of one event loop, by what they may be used for."""
+    """The idle connections of one event loop, by the requests that may use them."""
 
     def __init__(self, max_idle: int) -> None:
         self.loop = asyncio.get_running_loop()

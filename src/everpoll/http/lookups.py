@@ -66,7 +66,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
 
 
 class _Threads:
-    """Threads that run the jobs of a queue and end when it is empty: no idle thread stays, and none is joined."""
+    """Threads that run submitted calls and end when there are none: no idle thread stays, and none is joined."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

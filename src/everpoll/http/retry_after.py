@@ -22,7 +22,7 @@ LONGEST = "1d"
 
 # Milliseconds first, because they are more exact if a server sends both.
 _IN_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms")
-# Servers that write fractions exist; no header that means a wait is longer than this.
+# Some servers send fractions; no useful value is longer than this.
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{0,9})?", re.ASCII)
 _LONGEST_CAUSE_CHAIN = 5
 
@@ -112,7 +112,7 @@ def _lowered(holder: Any) -> Mapping[str, str] | None:
         return None
     try:
         pairs = [(_text(name).lower(), _text(value)) for name, value in cast("Any", headers).items()]
-    except Exception:  # noqa: BLE001 - an object of another library: what it cannot tell was not said
+    except Exception:  # noqa: BLE001 - an object of another library, whose headers cannot be read
         return None
     # If several headers have one name, the first one counts, as for most clients.
     return dict(reversed(pairs))
@@ -121,7 +121,7 @@ def _lowered(holder: Any) -> Mapping[str, str] | None:
 def _attribute(holder: object, name: str) -> Any:
     try:
         return getattr(holder, name, None)
-    except Exception:  # noqa: BLE001 - a property of another library may raise what it likes
+    except Exception:  # noqa: BLE001 - a property of another library may raise anything
         return None
 
 

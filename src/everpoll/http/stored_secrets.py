@@ -1,7 +1,7 @@
 """Stored secrets: masks credentials in stored values before the command line or the HTTP API show them.
 
 A handle may be a URL with a signature, an operation a request with its headers: both must be stored, but `everpoll runs
-show` may be on a screen that other people see. Secrets are recognised by the names of their fields. Pure.
+show` may be on a screen that other people see. Secrets are recognized by the names of their fields. Pure.
 """
 
 import functools
@@ -56,7 +56,7 @@ Dependency = TypeVar("Dependency", bound=Struct)
 
 
 def without_secrets(value: Any) -> Any:
-    """Return the value with secrets masked, recognised by names of fields, URL parameters and schemes."""
+    """Return the value with secrets masked, recognized by names of fields, URL parameters and schemes."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, str):
@@ -65,7 +65,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def each_without_secrets(values: Sequence[Any]) -> list[Any]:
-    """Return `without_secrets` of each value. Values without secrets are recognised many at a time."""
+    """Return `without_secrets` of each value. Values without secrets are recognized many at a time."""
     found: list[Any] = []
     for start in range(0, len(values), TOGETHER):
         some = values[start : start + TOGETHER]

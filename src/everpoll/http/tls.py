@@ -1,4 +1,4 @@
-"""TLS: contexts that verify, and handshakes that failed in words.
+"""TLS: contexts that verify certificates, and errors for handshakes that failed.
 
 Promises: the other side is verified by the system's authorities, or by those of `Tls.ca_file`. A context is made once,
 in a thread, because loading the authorities takes some 20 ms; files that have changed since are read again.
@@ -27,7 +27,7 @@ _contexts: dict[tuple[Tls | None, _Stamp], ssl.SSLContext] = {}
 
 
 async def context_of(tls: Tls | ssl.SSLContext | None) -> ssl.SSLContext:
-    """Return the context for these options; raise `NotAsked` where one of their files cannot be used."""
+    """Return the context for these options; raise `NotAsked` if one of their files cannot be used."""
     if isinstance(tls, ssl.SSLContext):
         return tls
     key = (tls, () if tls is None else _stamp(tls))
@@ -46,7 +46,7 @@ def server_name(tls: Tls | ssl.SSLContext | None, host: str) -> str:
 
 
 async def failed_handshake(error: ssl.SSLError, place: str, name: str, addresses: list[IpAddress]) -> NotReached:
-    """Say in words what is wrong, with the date of a certificate that has expired."""
+    """Return the error for a handshake that failed, with the date of a certificate that has expired."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return NotReached(f"{place}: {await _verdict(error, name, addresses)}", Kind.TLS)
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"):
@@ -122,7 +122,7 @@ def _made(tls: Tls | None) -> ssl.SSLContext:
         raise NotAsked(f"ca_file={tls.ca_file!r} cannot be used: {_why(error)}") from None
     if tls.certificate_file is not None:
         try:
-            # Without an answer, a key with a password would ask for it at the terminal, and wait for ever.
+            # Without this, OpenSSL would ask for the password of a key at the terminal, and wait for ever.
             context.load_cert_chain(tls.certificate_file, tls.key_file, password=lambda: b"")
         except (OSError, ssl.SSLError) as error:
             raise NotAsked(f"certificate_file={tls.certificate_file!r} cannot be used: {_why(error)}") from None
@@ -132,5 +132,5 @@ def _made(tls: Tls | None) -> ssl.SSLContext:
 
 def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
-        return "it is not a PEM file with what is needed, or its key has a password"
+        return "it is not a PEM file with a certificate and a key, or its key has a password"
     return error.strerror or type(error).__name__

@@ -11,7 +11,7 @@ from everpoll.http.contract import Kind, NotReached
 
 ACCEPTED = "gzip, deflate"
 _IDENTITY = ("", "identity")
-# Window bits of zlib: for zlib and gzip, recognised by their first bytes; and for deflate without a header.
+# Window bits of zlib: for zlib and gzip, recognized by their first bytes; and for deflate without a header.
 _ZLIB_OR_GZIP, _BARE = 47, -15
 _SLACK_BYTES = 65_536
 """By how much compressed data may be larger than its contents."""
@@ -47,7 +47,7 @@ class Body:
             return self._keep(data)
         try:
             while data:
-                # One byte more than allowed tells a body that is too large from one that just fits.
+                # One byte more than allowed is unpacked, to notice a body that is too large.
                 unpacked, data = self._inflater.unpack(data, self._limit - self._size + 1)
                 if not self._keep(unpacked):
                     return False

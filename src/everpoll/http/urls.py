@@ -16,7 +16,7 @@ MAX_URL_CHARS = 8_192
 KEPT_URL_CHARS = 400
 """The longest URL whose target is cached for the next request."""
 _PORTS = {"http": 80, "https": 443}
-# The signs that RFC 3986 allows in a path and a query; everything else is percent-encoded as UTF-8.
+# The characters that RFC 3986 allows in a path and a query; all others are percent-encoded as UTF-8.
 _AS_IT_IS = "!$%&'()*+,-./:;=?@[]_~"
 
 

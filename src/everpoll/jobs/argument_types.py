@@ -1,7 +1,7 @@
-"""What the annotations of a job's parameters say, as decoders: arguments are checked and converted in one step.
+"""Argument types: decoders from the annotations of a job's parameters, which check and convert in one step.
 
-Promises: checking a call by position is free of extra steps, since one typed decoding takes the place of an untyped
-one. A function without annotations is not checked, and an annotation that msgspec cannot read checks nothing. Models of
+Promises: checking arguments by position needs no extra step, since typed decoding replaces untyped decoding. Arguments
+of a function without annotations are not checked, nor are those whose annotation msgspec cannot read. Models of
 pydantic validate themselves; this module does not import pydantic.
 """
 
@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.inspect import CustomType, Field, Type, type_info
 
 COUNTS_LIMIT = 100
-"""Numbers of arguments whose decoders are kept."""
+"""For how many different numbers of arguments decoders are kept."""
 
 
 class Call(Struct, gc=False):
@@ -27,7 +27,7 @@ class Call(Struct, gc=False):
     args: Sequence[Any] = ()
     kwargs: dict[str, Any] = {}
     trace: Any = UNSET
-    """The span that enqueued it, to which that of its run is linked. A value that cannot be read is ignored."""
+    """The trace context of the enqueue, to which the span of the run is linked. An unreadable value is ignored."""
     scheduled_for: float | UnsetType = UNSET
     """The instant for which a schedule enqueued it."""
 
@@ -44,7 +44,7 @@ Decode = Callable[[str | bytes], Call]
 _WHERE = re.compile(r"^(?P<says>.*?)(?: - at `\$(?P<where>.*)`)?$", re.DOTALL)
 _POSITION = re.compile(r"^\.args\[(\d+)\](.*)$", re.DOTALL)
 _WITHIN = "\x1f"
-"""Separates the message of a model from the place in the model that it is about."""
+"""Separates the message of a model from the path of the field that it is about."""
 
 
 def to_builtin(value: object) -> Any:
@@ -86,11 +86,11 @@ class ArgumentTypes:
         self._keywords = {one.name: known[one.name] for one in parameters if one.kind not in by_position[:1]}
         self._any_keyword = next((known[one.name] for one in parameters if one.kind is kinds.VAR_KEYWORD), Any)
         self.is_any = all(hint is Any for hint in known.values())
-        """No argument is checked."""
+        """True if no argument is checked."""
         self._decoders: dict[tuple[int, bool], Decode] = {}
 
     def decoder(self, count: int, *, strict: bool) -> Decode:
-        """Return the decoder for calls with so many arguments by position."""
+        """Return the decoder for calls with `count` arguments by position."""
         found = self._decoders.get((count, strict))
         if found is None:
             found = self._made(count, strict=strict)
@@ -124,7 +124,7 @@ class ArgumentTypes:
             raise msgspec.ValidationError(f"{says} - at `$.{name}{where}`") from None
 
     def flaw(self, error: msgspec.ValidationError) -> ArgumentFlaw:
-        """Return which argument a decoder's error is about, and where in it."""
+        """Return the argument that a decoder's error is about, with the path in it."""
         says, where = _split(str(error))
         if (position := _POSITION.match(where)) is None:
             return ArgumentFlaw(where.lstrip(".") or "arguments", says)
@@ -151,13 +151,13 @@ def _readable(hint: Any) -> Any:
             msgspec.convert(None, hint, dec_hook=from_builtin)
         if not _has_foreign_part(type_info(hint), set()):
             return hint
-    except Exception:  # noqa: BLE001, S110 - a type of another world
+    except Exception:  # noqa: BLE001, S110 - a type that msgspec does not know
         pass
     return _adapted(hint) if _has_model(hint) else Any
 
 
 class _Adapted(type):
-    """The class of what stands for an annotation that pydantic reads and msgspec does not: any value is of it."""
+    """Makes stand-ins for annotations that pydantic reads and msgspec does not; any value is an instance of them."""
 
     def __instancecheck__(cls, _: object) -> bool:
         return True
@@ -169,10 +169,10 @@ def _has_model(hint: Any) -> bool:
 
 
 def _adapted(hint: Any) -> Any:
-    """Return a type that validates as pydantic does; Any if pydantic cannot read the annotation either."""
+    """Return a type that validates with pydantic; Any if pydantic cannot read the annotation either."""
     try:
         adapter = sys.modules["pydantic"].TypeAdapter(hint)
-    except Exception:  # noqa: BLE001 - a type of another world
+    except Exception:  # noqa: BLE001 - a type that pydantic does not know
         return Any
     return _Adapted("Adapted", (), {"model_validate": staticmethod(adapter.validate_python)})
 
@@ -189,7 +189,7 @@ def _has_foreign_part(part: object, seen: set[int]) -> bool:
 
 
 def result_type(hint: Any, ignored: tuple[type, ...]) -> Any:
-    """Return the type to which a job's results are converted; Any: none. `ignored`: types that end no job."""
+    """Return the type to which a job's results are converted, or Any. `ignored` are types that are not results."""
     if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
         left = tuple(one for one in get_args(hint) if one not in ignored)
         hint = Union[left] if left else Any  # noqa: UP007 - of types that are known only now

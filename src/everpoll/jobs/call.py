@@ -39,14 +39,14 @@ decode = msgspec.json.Decoder(Call).decode
 
 
 class CallShape:
-    """How one function is called. `given` is added to error messages: which arguments callers do not pass."""
+    """How one function is called. `given` is a part of error messages: the arguments that callers do not pass."""
 
     def __init__(self, name: str, function: Callable[..., Any], task_type: type, given: str = "") -> None:
         self._name = name
         self._given = given
         self._signature = inspect.signature(function)
         hints = _hints(function, task_type)
-        # Most likely imported for type checkers only; said where an argument is missing.
+        # Names that are most likely imported for type checkers only; errors about missing arguments mention them.
         self._unresolved = {
             one.name: one.annotation
             for one in self._signature.parameters.values()
@@ -56,24 +56,24 @@ class CallShape:
         self.task_parameter = next((one.name for one in parameters if _is(task_type, hints.get(one.name))), None)
         rest = [one for one in parameters if one.name != self.task_parameter]
         self._callable = self._signature.replace(parameters=rest)
-        # Whether a call fits depends on how many arguments it has and their names, so one check serves all alike.
+        # A call is accepted by the number and the names of its arguments, so each combination is checked once.
         self._accepted: set[object] = set()
         self._checks: dict[int, Decode] = {}
         self._annotated = {one.name: _for_all(one, hints[one.name]) for one in rest if one.name in hints}
         self.types = ArgumentTypes(self._callable, hints)
         self.result = result_type(hints.get("return", Any), (Snooze, Cancel))
-        """What its results are; Any: they stay as JSON has them."""
+        """The type of its results; Any: they stay as JSON has them."""
         self.has_no_task = self.task_parameter is None
         self.usual: Decode = decode if self.types.is_any else self.types.decoder(self._expected(), strict=False)
         """Decodes calls with as many arguments by position as the last ones had."""
 
     @property
     def signature(self) -> inspect.Signature:
-        """How callers call the function: without the task."""
+        """The signature for callers: without the task."""
         return self._callable
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None = None) -> str:
-        """Check the arguments against the function and turn them into JSON; `trace`: the span that enqueues them."""
+        """Check the arguments against the function and encode them; `trace` is the trace context of the enqueue."""
         shape = (len(args), *kwargs) if kwargs else len(args)
         if shape not in self._accepted:
             self._check(args, kwargs)
@@ -91,7 +91,7 @@ class CallShape:
                 f"job {self._name!r}: its arguments take {len(encoded):,} bytes, more than {ARGS_LIMIT:,}; store them "
                 "elsewhere and pass where they are"
             )
-        # Asked here as well: a call for each task of a large batch is a part of its cost.
+        # `b"null"` is checked here, too, because a function call for each task of a large batch takes time.
         if b"null" in encoded and (number := non_finite_number(call, encoded)) is not None:
             raise BadInput(
                 f"job {self._name!r}: {number} in its arguments is not valid JSON and would arrive as null; pass None, "
@@ -122,7 +122,7 @@ class CallShape:
     def flaw(self, args: Sequence[Any], kwargs: dict[str, Any]) -> ArgumentFlaw | None:
         """Return the first of these JSON values that does not fit the annotation of its parameter; None: all fit.
 
-        What cannot be called at all, and annotations that JSON knows nothing of, are left to `encode`.
+        `encode` reports calls that do not fit the signature, and annotations that JSON does not have.
         """
         try:
             given = self._callable.bind(*args, **kwargs).arguments
@@ -159,9 +159,7 @@ class CallShape:
         return (call.args, kwargs) if self.has_no_task else self._with_task(call.args, kwargs, task)
 
     def unusual(self, text: str) -> Call:
-        """Decode a call with another number of arguments by position than the last calls; refuse one that does not
-        fit.
-        """
+        """Decode a call with another number of arguments by position than the last calls; raise if it does not fit."""
         if self.types.is_any:
             raise BadInput("it is not a call")
         call = decode(text)
@@ -218,7 +216,7 @@ def _hints(function: Callable[..., Any], task_type: type) -> dict[str, Any]:
                     hints |= get_type_hints(alone, names, known, include_extras=True)
                     break
             else:
-                # No other type of this name is in sight, so it is ours.
+                # No other type of this name is known, so it is everpoll's `Task`.
                 if isinstance(hint, str) and _MEANS_TASK.fullmatch(hint):
                     hints[name] = task_type
         return hints
@@ -237,7 +235,7 @@ def _names_where_registered() -> dict[str, Any]:
 
 
 def _for_all(parameter: inspect.Parameter, hint: Any) -> Any:
-    """Return the hint of all values: that of `*names` and `**names` is the hint of each value."""
+    """Return the hint for all values of a parameter: for `*names` and `**names`, of a tuple or a dictionary of them."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return types.GenericAlias(tuple, (hint, ...))
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:

@@ -1,8 +1,8 @@
 """Causes: failed jobs grouped by what went wrong, and put back by filter.
 
-Promises: two failures have one cause if their job, the class of their last error and its text agree, where numbers,
-ids and addresses in memory do not count. No more than `SEARCHED` failed jobs are looked at, or fewer if asked to, the
-newest ones, and no more than can be read within the time that is given.
+Promises: two failures have one cause if their job, the class of their last error and its text are equal, without
+numbers, ids and memory addresses. At most `SEARCHED` failed jobs are read, the newest ones; the caller may set a
+smaller number and a time limit.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ PAGE = 500
 EXAMPLES = 5
 TEXT_CHARS = 300
 TEXTS = 200
-"""Texts that are remembered: failures of one cause come together, and many have one text."""
+"""How many texts are cached: failures of one cause come together, and many have the same text."""
 
 _VARYING = (
     (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "<uuid>"),
@@ -41,18 +41,18 @@ class Cause(Struct, frozen=True, kw_only=True):
     """One cause, and the failed jobs that have it."""
 
     name: str
-    """Of the job."""
+    """The name of the job."""
     type: str
-    """The class of its last error; empty: it failed without one, as a job whose worker died three times."""
+    """The class of the last error; empty if there was none, as for a job whose worker died three times."""
     error: str
-    """The text of the error, without what varies."""
+    """The text of the error, with numbers and ids replaced."""
     count: int
     first_at: datetime
-    """When the first of them failed …"""
+    """When the first of them failed."""
     last_at: datetime
-    """… and the last."""
+    """When the last of them failed."""
     examples: tuple[int, ...]
-    """The newest of them."""
+    """The ids of the newest of them."""
 
 
 class Causes(Struct, frozen=True):
@@ -60,9 +60,9 @@ class Causes(Struct, frozen=True):
 
     causes: tuple[Cause, ...]
     is_capped: bool = False
-    """There are more failed jobs than were looked at."""
+    """True if there are more failed jobs than were read."""
     searched: int = 0
-    """How many failed jobs were looked at."""
+    """How many failed jobs were read."""
 
 
 class Redriven(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class Redriven(Struct, frozen=True, kw_only=True):
     dry_run: bool
 
 
-def normalised(error: str) -> str:
+def normalized(error: str) -> str:
     """Return the text of an error without the parts that vary between errors of one cause."""
     return _without_varying(error.strip().partition("\n")[0][: TEXT_CHARS * 2])
 
@@ -92,7 +92,7 @@ def _without_varying(text: str) -> str:
 async def causes_of(
     store: Store, name: str | None = None, queue: str | None = None, within_s: float = math.inf, most: int = SEARCHED
 ) -> Causes:
-    """Group so many of the newest failed jobs, or as many as can be read within that time, and at least a page."""
+    """Group up to `most` of the newest failed jobs: those read within `within_s`, and at least a page."""
     now = asyncio.get_running_loop().time
     give_up_at = now() + within_s
     wanted = TaskFilter(state="failed", kind="job", name=name, queue=queue)
@@ -113,11 +113,11 @@ def _group(groups: dict[tuple[str, str, str], list[TaskInfo]], tasks: Iterable[T
     for task in tasks:
         error: dict[str, Any] = task.errors[-1] if task.errors else {}
         text = str(error.get("error") or (task.trail[-1].get("why", "") if task.trail else ""))
-        groups.setdefault((task.name, str(error.get("type", "")), normalised(text)), []).append(_slim(task))
+        groups.setdefault((task.name, str(error.get("type", "")), normalized(text)), []).append(_slim(task))
 
 
 def _slim(task: TaskInfo) -> TaskInfo:
-    """Return the task without its payloads: thousands are in memory at a time."""
+    """Return the task without its payloads, because thousands are in memory at a time."""
     return TaskInfo(
         id=task.id,
         kind=task.kind,
@@ -156,13 +156,13 @@ class RedriveFilter(Struct, frozen=True, kw_only=True):
     error: str | None = None
     """The class of the last error."""
     since: datetime | None = None
-    """Enqueued then or later."""
+    """Only jobs that were enqueued at this instant or later."""
     state: TaskState = "failed"
     everything: bool = False
-    """Put back all jobs of that state; required where no filter is given."""
+    """Put back all jobs of that state; required if there is no filter."""
 
     def checked(self) -> TaskFilter:
-        """Return the filter of the store; raise `BadInput` for one that would find all jobs, or can find none."""
+        """Return the filter for the store; raise `BadInput` for one that would find all jobs, or can find none."""
         if self.state not in END_STATES:
             raise BadInput(f"redrive: state={self.state!r}: only ended jobs are put back: failed, canceled or done")
         filters = (self.name, self.queue, self.error, self.since)
@@ -178,7 +178,7 @@ class RedriveFilter(Struct, frozen=True, kw_only=True):
 
 async def redriven(store: Store, wanted: RedriveFilter, *, by: str = "", dry_run: bool = False) -> Redriven:
     """Put jobs back in the queue with fresh attempts, batch by batch; in a dry run, return what it would do."""
-    # Each job comes up once, since the list goes by id: no instant is needed to freeze the set.
+    # The list is ordered by id, so each job is read once: the set needs no instant to be frozen at.
     order = BulkOrder("redrive", wanted.checked(), (), as_of=datetime.max.replace(tzinfo=UTC), by=by)
     await (order.count(store) if dry_run else order.carry_out(store))
     answer = order.answer(dry_run=dry_run)

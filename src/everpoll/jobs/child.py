@@ -1,8 +1,8 @@
-"""The program of a child process: imports the module of a job, runs its function, answers; until its worker is gone.
+"""The program of a child process: imports the module of a job, runs its function and answers, until its worker ends.
 
-Promises: one call at a time. An empty message says that its function begins. What the function prints goes where the
-worker's output goes. What it returns or raises is answered as JSON, by this process and not by a fork of it. When the
-worker is gone, the process ends at once, in the middle of a call, too.
+Promises: one call at a time. An empty message means that the function begins. The function's output goes to the
+worker's output. Its value or its error is sent as JSON, by this process and not by a fork of it. When the worker has
+ended, this process ends at once, also in the middle of a call.
 """
 
 import importlib
@@ -35,7 +35,7 @@ _request = msgspec.json.Decoder(Request).decode
 
 
 class FoundFunction(Struct):
-    """A function that was found, and how it is called."""
+    """A function that was imported, and how it is called."""
 
     function: Any
     shape: CallShape
@@ -44,12 +44,12 @@ class FoundFunction(Struct):
 
 @cache
 def found(module: str, file: str | None, name: str) -> FoundFunction:
-    """Import the module, and find the function of this name in it."""
+    """Import the module, and return its function of this name."""
     here: Any
     if file is None:
         here = importlib.import_module(module)
     else:
-        # The program itself, as multiprocessing does it: its `if __name__ == "__main__":` is not run.
+        # The program itself, loaded as multiprocessing does: its `if __name__ == "__main__":` is not run.
         here = type(sys)("__mp_main__")
         vars(here).update(runpy.run_path(file, run_name="__mp_main__"))
     for part in name.split("."):
@@ -59,7 +59,7 @@ def found(module: str, file: str | None, name: str) -> FoundFunction:
 
 
 def job_of(one: FoundFunction, name: str) -> Any:
-    """Return the job of this name that has the function: where it was decorated, or another of its module."""
+    """Return the job of this name that has the function: the decorated one, or another one of its module."""
     if one.job is not None:
         return one.job
     members = getattr(one.function, "__globals__", {}).values()
@@ -68,7 +68,7 @@ def job_of(one: FoundFunction, name: str) -> Any:
 
 
 def answered(request: Request, begin: Callable[[], None]) -> Answer:
-    """Run the function."""
+    """Run the function of a request and return the answer."""
     rules = ErrorRules("", (), None).judge
     try:
         one = found(request.module, request.file, request.name)
@@ -90,7 +90,7 @@ def answered(request: Request, begin: Callable[[], None]) -> Answer:
 
 
 def main() -> None:
-    """Answer requests until the worker is gone."""
+    """Answer requests until the worker has ended."""
     pipe = socket.socket(fileno=int(sys.argv[1]))
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
     is_busy, own_pid = threading.Event(), os.getpid()
@@ -102,20 +102,20 @@ def main() -> None:
         sys.path[:] = request.path
         answer = msgspec.json.encode(answered(request, lambda: pipe.sendall(bytes(HEAD_BYTES))))
         sys.stdout.flush()
-        if os.getpid() != own_pid:  # the function has forked: its parent answers
+        if os.getpid() != own_pid:  # this is a fork that the function made: the parent answers
             os._exit(0)
         pipe.sendall(len(answer).to_bytes(HEAD_BYTES, "big") + answer)
 
 
 def _receive(pipe: socket.socket, requests: "queue.SimpleQueue[Request]", is_busy: threading.Event) -> None:
-    """Receive calls, in a thread, so that the end of the worker is noticed during a call."""
+    """Receive requests in a thread, so that the process notices the end of the worker during a call."""
     try:
         while head := _exactly(pipe, HEAD_BYTES):
             requests.put(_request(_exactly(pipe, int.from_bytes(head, "big"))))
     except OSError:
         pass
     if is_busy.is_set():
-        os.killpg(os.getpgrp(), signal.SIGKILL)  # with what the function started
+        os.killpg(os.getpgrp(), signal.SIGKILL)  # with all processes that the function started
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
-"""What type checkers know of `@app.job(…)`: a job is enqueued as its function is called, without its task.
+"""The types of `@app.job(…)` for type checkers: `enqueue` takes the arguments of the function, without its task.
 
-A function whose first parameter is annotated `Task` is enqueued without that one. For a task anywhere else, type
-checkers cannot leave a parameter out: for them, the caller passes it.
+If the first parameter of a function is annotated `Task`, `enqueue` has all others. A task at another place cannot be
+left out for type checkers: for them, the caller passes it.
 """
 
 from collections.abc import Callable, Coroutine
@@ -26,7 +26,7 @@ else:
 
 
 class JobDecorator(Protocol):
-    """`app.job(…)`, to be written above a function."""
+    """The decorator that `app.job(…)` returns."""
 
     @overload
     def __call__(

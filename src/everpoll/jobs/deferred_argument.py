@@ -1,11 +1,11 @@
-"""Calls whose first argument is not known yet: the result of the task before, or the group that has ended.
+"""Deferred argument: calls whose first argument comes later: the result of the task before, or the ended group.
 
     {"takes":"result","args":[7],"kwargs":{}}              as it is enqueued
     {"input":…,"takes":"result","args":[7],"kwargs":{}}    as the store completes it when the task before is done
     {"group":10,"args":[42],"kwargs":{}}                   the callback of a group of ten
 
-Promises: the other arguments are checked when the call is enqueued, as those of any call. A job outside of
-chains and groups costs one comparison more.
+Promises: the other arguments are checked when the call is enqueued, like those of any call. A job outside of chains and
+groups costs one more comparison.
 """
 
 import inspect
@@ -55,7 +55,7 @@ class DeferredArgument:
             raise BadInput(f"{self._where} takes no argument by position, so that no other task can give it one")
         given = f", and {self._first.name!r} comes from the task before it, or is the group"
         self.shape = CallShape(name, _without(function, self._first), Task, given)
-        # The task may be the function's first parameter; the group comes right after it then.
+        # If the task is the function's first parameter, the group is the second.
         self._place = list(inspect.signature(function).parameters).index(self._first.name)
 
     def encode(self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None) -> str:
@@ -63,7 +63,7 @@ class DeferredArgument:
         return f"{{{mark},{self.shape.encode(args, kwargs, trace)[1:]}"
 
     def limit_of(self, limits: JobLimits | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit | None:
-        """Return the limit that a task with these arguments counts for; refuse a key that needs the first argument."""
+        """Return the limit for a task with these arguments; refuse a key that needs the first argument."""
         assert self._first is not None, "checked when this was made"
         if limits is None:
             return None
@@ -75,7 +75,7 @@ class DeferredArgument:
         return limits.limit_of((None, *args), kwargs)
 
     def with_group(self, text: str, task: Any, group: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-        """Return the arguments to call the function with, the group in its place."""
+        """Return the arguments for the function, with the group among them."""
         args, kwargs = self.shape.decode(text, task)
         return [*args[: self._place], group, *args[self._place :]], kwargs
 
@@ -105,4 +105,4 @@ def _without(function: Callable[..., Any], first: inspect.Parameter) -> Callable
 
 
 def _never_called() -> None:
-    """Lend its code to stand-ins, which are inspected and never called."""
+    """Do nothing: stand-ins have this code, and are inspected but never called."""

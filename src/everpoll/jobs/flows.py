@@ -1,9 +1,9 @@
-"""Calls and chains: what is to be run, and what after it, as values that are enqueued as a whole.
+"""Calls and chains: jobs with their arguments, and the jobs that follow them, enqueued as a whole.
 
     task = await fetch.call(url).then(parse).then(store, 7).enqueue()
 
 Promises: all tasks of a chain are enqueued in one transaction, or none. Each runs once the one before is done, and gets
-its result as first argument. A task that fails or is canceled cancels those after it, and their trail names it.
+its result as first argument. A task that fails or is canceled cancels those after it; the trail of each names it.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 TAKES_RESULT = '"takes":"result"'
 NOT_IN_FLOWS = ("connection", "on_conflict", "unique_for")
-"""Options of `enqueue` that mean nothing for a task among others: a key that is taken refuses them all."""
+"""Options of `enqueue` that tasks of chains and groups cannot have: if the key of one is taken, none is enqueued."""
 
 
 class JobCall(Generic[R]):
-    """A job with the arguments to call it with: `job.call(…)`."""
+    """A job with its arguments: `job.call(…)`."""
 
     __slots__ = ("args", "job", "kwargs", "options")
 
@@ -64,7 +64,7 @@ class JobCall(Generic[R]):
         return self.job.new_task(self.args, dict(self.kwargs), **self._options())
 
     def task_with_deferred_argument(self, mark: str) -> NewTask:
-        """The task that it makes where its first argument comes later; `mark`: the member that says which."""
+        """Return the task of this call without its first argument; `mark` is the JSON member that says which it is."""
         return self.job.new_task_with_deferred_argument(mark, self.args, dict(self.kwargs), self._options())
 
     def _options(self) -> EnqueueOptions:
@@ -93,7 +93,7 @@ class Chain:
         return Chain((*self.calls, call_of(following, extra)))
 
     async def enqueue(self) -> Task[Any]:
-        """Enqueue all of them, or none; the last task."""
+        """Enqueue all of them, or none; return the last task."""
         jobs = self.calls[0].job.jobs
         (last, *_) = await enqueue_flow(jobs, self.flow(), str(self))
         return Task(jobs, last.id)
@@ -106,7 +106,7 @@ class Chain:
     def flow(self, then: int | None = None, start: int = 0) -> list[FlowTask]:
         """Return the tasks, the last one first.
 
-        `then`: the place of the task that waits for the last one; `start`: the place of the last one.
+        `then` is the index of the task that waits for the last one; `start` is the index of the last one.
         """
         first, *rest = self.calls
         tasks = [first.new_task(), *(call.task_with_deferred_argument(TAKES_RESULT) for call in rest)]
@@ -142,7 +142,7 @@ class SyncChain:
         self._chain = chain
 
     def enqueue(self) -> SyncTask[Any]:
-        """Enqueue all of them, or none; the last task, as `await chain.enqueue()` does."""
+        """Enqueue all of them, or none; return the last task, as `await chain.enqueue()` does."""
         sync, flow = self._chain.calls[0].job.jobs.sync, self._chain.flow()
 
         async def ask(jobs: "Jobs") -> list[Enqueued]:
@@ -165,7 +165,7 @@ def call_of(given: object, extra: tuple[Any, ...] = ()) -> JobCall[Any]:
 
 
 async def enqueue_flow(jobs: "Jobs", flow: Sequence[FlowTask], name: str) -> list[Enqueued]:
-    """Enqueue tasks that wait for one another; `KeyTaken`: the key of one is taken, and nothing was enqueued."""
+    """Enqueue tasks that wait for one another; raise `KeyTaken`, and enqueue none, if the key of one is taken."""
     store = await jobs.store()
     if (found := tracer()) is None:
         return await _enqueued(jobs, store, flow)

@@ -1,10 +1,10 @@
-"""Groups: calls that run side by side, and what runs once all of them have ended.
+"""Groups: calls that run side by side, and a callback that runs once all of them have ended.
 
     group = await app.group([fetch.call(url) for url in urls]).then(report, 42).enqueue()
 
 Promises: members and callback are enqueued in one transaction, or none. The callback runs once, when all members have
-ended, however they ended; at once for an empty group. Its first argument is the group. Without a callback, a task of
-everpoll's own ends the group.
+ended with any outcome; for an empty group it runs at once. Its first argument is the group. If there is no callback, an
+internal task of everpoll ends the group.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NAME = "everpoll.group"
-"""Of the task that ends a group without a callback."""
+"""The name of the task that ends a group without a callback."""
 PAGE = 1_000
 
 
 class GroupInfo(Struct, frozen=True, kw_only=True):
-    """How far a group is. Members that history has dropped count in `total` only."""
+    """The progress of a group. Members that history has dropped count in `total` only."""
 
     id: int
-    """Of the task that waits for the members."""
+    """The id of the task that waits for the members."""
     state: TaskState
-    """Of that task: "queued" while members have not ended."""
+    """The state of that task: "queued" while members have not ended."""
     total: int
     queued: int = 0
     running: int = 0
@@ -54,7 +54,7 @@ class GroupInfo(Struct, frozen=True, kw_only=True):
 
 
 async def group_info(store: Store, task: TaskInfo) -> GroupInfo | None:
-    """Return how far the group is that this task waits for, or waited for; None: it waits for no group."""
+    """Return the progress of the group that this task waits for, or waited for; None if there is none."""
     if task.takes != "end":
         return None
     counts: dict[Any, int] = dict(await store.member_counts(task.id))
@@ -65,7 +65,7 @@ async def group_info(store: Store, task: TaskInfo) -> GroupInfo | None:
 
 
 class NewGroup:
-    """Calls that are about to become a group: `app.group(calls)`."""
+    """A group that is not enqueued yet: `app.group(calls)`."""
 
     def __init__(
         self, jobs: "Jobs", calls: Iterable[JobCall[Any] | Chain], callback: JobCall[Any] | None = None
@@ -99,7 +99,7 @@ class NewGroup:
         return SyncNewGroup(self, self._jobs.sync)
 
     def flow(self) -> list[FlowTask]:
-        """Return the tasks; first the callback, which waits for all others."""
+        """Return the tasks, beginning with the callback, which waits for all others."""
         flow: list[FlowTask] = []
         for call in self._calls:
             chain = call if isinstance(call, Chain) else Chain((call,))
@@ -121,7 +121,7 @@ class Group:
     def __init__(self, jobs: "Jobs", task_id: int) -> None:
         self._jobs = jobs
         self.id = task_id
-        """Of the task that waits for the members: the callback's."""
+        """The id of the task that waits for the members: of the callback."""
 
     def __repr__(self) -> str:
         return f"<Group {self.id}>"
@@ -141,8 +141,8 @@ class Group:
     async def results(self, return_exceptions: bool = False) -> list[Any]:
         """Wait until all members have ended; return their results in the order of the calls.
 
-        A member that failed or was canceled raises its error; with `return_exceptions`, the error takes the place of
-        the result. Raises `TaskNotFound` if the history no longer has all members.
+        If a member failed or was canceled, this raises its error; with `return_exceptions`, it returns the error in
+        place of the result. Raises `TaskNotFound` if the history no longer has all members.
         """
         total = int((await self._last()).args["group"])
         found = [self._jobs.handle(one.id, is_known=True) async for one in self._members()]
@@ -161,12 +161,12 @@ class Group:
     async def wait(self, timeout: Duration | None = None) -> GroupInfo:  # noqa: ASYNC109 - the API's own word
         """Wait until all members and the callback have ended, however they did; `TimeoutError`: not in time."""
         limit_s = None if timeout is None else seconds(timeout, name="timeout")
-        await self._last()  # an id that never existed would be waited for in vain
+        await self._last()  # raises for an id that does not exist, for which this would wait for ever
         results = await self._jobs.results()
         try:
             async with asyncio.timeout(limit_s):
                 await results.wait(self.id)
-                # The callback alone may have been canceled; members that are retried run again.
+                # The callback may have been canceled alone, and members may run again after a retry.
                 counts = await (await self._jobs.store()).member_counts(self.id)
                 if not counts.keys() <= {*END_STATES}:
                     left = [one.id async for one in self._members() if one.ended_at is None]
@@ -184,7 +184,7 @@ class Group:
         return await self.info()
 
     async def cancel(self, reason: str = "its group was canceled", *, by: str = "") -> int:
-        """Cancel the callback and all members that have not ended; how many tasks that were."""
+        """Cancel the callback and all members that have not ended; return how many tasks that were."""
         store = await self._jobs.store()
         note = action("cancel", by, storable(reason, ERROR_LIMIT))
         # The callback first: it must not run because the members were canceled.
@@ -192,7 +192,7 @@ class Group:
         waiting = [self.id]
         while waiting:
             members = [one async for one in self._members(waiting.pop()) if one.ended_at is None]
-            # The member of a chain is its last task; those before it are found from there.
+            # The member of a chain is its last task, from which the tasks before it are found.
             waiting += [one.id for one in members if one.blockers]
             states += await store.cancel_many([(one.id, note) for one in members])
         return sum(state is not None for state in states)
@@ -248,7 +248,7 @@ class SyncGroup:
         return self._asked(lambda group: group.info(), "info()")
 
     def results(self, return_exceptions: bool = False) -> list[Any]:
-        """Return what the members returned, in the order of the calls, once all of them have ended."""
+        """Wait until all members have ended; return their results in the order of the calls."""
         return self._asked(lambda group: group.results(return_exceptions), "results()")
 
     def wait(self, timeout: Duration | None = None) -> GroupInfo:
@@ -256,7 +256,7 @@ class SyncGroup:
         return self._asked(lambda group: group.wait(timeout), "wait()")
 
     def cancel(self, reason: str = "its group was canceled", *, by: str = "") -> int:
-        """Cancel the callback and all members that have not ended; how many tasks that were."""
+        """Cancel the callback and all members that have not ended; return how many tasks that were."""
         return self._asked(lambda group: group.cancel(reason, by=by), "cancel()")
 
     def _asked(self, ask: Callable[[Group], Coroutine[Any, Any, T]], what: str) -> T:
@@ -264,5 +264,5 @@ class SyncGroup:
 
 
 async def end_group(run: Run) -> Settlement:
-    """Run the task that ends a group without a callback."""
+    """End the task of a group without a callback: all members have ended."""
     return Ended(run.lease.id, run.lease.sequence)

@@ -1,9 +1,9 @@
 """Hooks: functions that a worker calls for jobs that are done or have failed, after the commit.
 
-Promises: a hook observes; an error that it raises is logged and changes nothing. Hooks of one app are called one after
-another, beside the jobs. A worker calls its hooks for the jobs that it ended itself, by settling or by rescuing them,
-at most once for each job: if the worker dies right after the commit, they are not called. Work that must happen belongs
-in a job that follows. No more than `WAITING_LIMIT` jobs wait for hooks that are slow. Without hooks, nothing is read.
+Promises: hooks only observe; an error that one raises is logged and changes nothing. The hooks of an app are called one
+after the other, while jobs run. A worker calls its hooks for the jobs that it ended itself, by settling or rescuing
+them, at most once for each job: if the worker dies right after the commit, they are not called. Work that must happen
+belongs in a following job. At most `WAITING_LIMIT` jobs wait for slow hooks. If there are no hooks, no rows are read.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Hook = Callable[[TaskInfo], Any]
 CLOSE_S = 5.0
 READ_LIMIT = 50
 WAITING_LIMIT = 100_000
-"""For more jobs than these, hooks that are slower than the jobs are not called."""
+"""How many jobs may wait for hooks; for further jobs, no hooks are called."""
 
 
 class Hooks:
@@ -34,12 +34,12 @@ class Hooks:
         self._hooks: dict[str, list[tuple[str | None, Hook]]] = {"done": [], "failed": []}
         self._waiting: list[int] = []
         self._is_full = False
-        # One that hangs must not keep the program from ending, as a thread of the event loop's own pool would.
+        # Daemon threads: a hook that hangs must not keep the program from ending.
         self._threads = DaemonThreads(limit=1, name="everpoll-hook")
         self._calling: asyncio.Task[None] | None = None
 
     def add(self, state: str, hook: Hook, name: str | None = None) -> Hook:
-        """Call this for each job, or each one of that name, that ends so."""
+        """Call this hook for each job that ends in this state; with a name, only for that job."""
         if not callable(hook):
             raise BadInput(f"on_{state}: {shown(hook)} is not a function: write it above one that takes a TaskInfo")
         self._hooks[state].append((name, hook))
@@ -63,7 +63,7 @@ class Hooks:
             self._calling = asyncio.get_running_loop().create_task(self._call_all(), name="everpoll-hooks")
 
     async def close(self) -> None:
-        """Let the hooks that are due be called, for a moment."""
+        """Wait for up to CLOSE_S until the waiting hooks were called."""
         calling, self._calling = self._calling, None
         if calling is None or calling.get_loop() is not asyncio.get_running_loop():
             return
@@ -107,5 +107,5 @@ class Hooks:
             await hook(info)
             return
         answer = await asyncio.get_running_loop().run_in_executor(self._threads, hook, info)
-        if inspect.isawaitable(answer):  # of an object whose __call__ is async
+        if inspect.isawaitable(answer):  # an object whose __call__ is async
             await answer

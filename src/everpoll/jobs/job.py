@@ -53,7 +53,7 @@ R = TypeVar("R")
 
 
 class Job(Generic[P, R]):
-    """A registered job. Calling it calls the function; `enqueue` has a worker call it."""
+    """A registered job. A call of it is a call of the function; after `enqueue`, a worker calls the function."""
 
     def __init__(self, jobs: "Jobs", function: Callable[P, R], options: JobOptions) -> None:
         functools.update_wrapper(self, function)
@@ -82,19 +82,19 @@ class Job(Generic[P, R]):
         self._rules = ErrorRules(where, options.get("fatal", ()), options.get("classify"))
         self._versions = Versions(where, options.get("version", 1))
         self.version = self._versions.version
-        """Of its arguments."""
+        """The version of its arguments."""
         self._new_tasks = NewTasks(self, function, self._shape)
         callee = Callee(function, self.timeout_s, lambda: jobs.threads)
         self.run = JobRunner(self, callee, self._shape, self._new_tasks, process, self._versions).run
-        """Runs one task: what the engine calls."""
+        """Runs one task; called by the engine."""
 
     @property
     def signature(self) -> inspect.Signature:
-        """The parameters of its function that callers pass: without the task."""
+        """The parameters that callers pass: without the task."""
         return self._shape.signature
 
     def migrate(self, start: int, end: int) -> Callable[[Step], Step]:
-        """Register what turns the arguments of one version into those of a later one: `(args, kwargs)`, as JSON."""
+        """Register a function that converts arguments to a later version: it gets and returns (args, kwargs)."""
 
         def register(step: Step) -> Step:
             self._versions.add(start, end, step)
@@ -103,13 +103,11 @@ class Job(Generic[P, R]):
         return register
 
     def on_failed(self, hook: Hook) -> Hook:
-        """Call this for each task of this job that has failed: see `app.on_failed`."""
+        """Call this hook for each task of this job that has failed: see `app.on_failed`."""
         return self._jobs.hooks.add("failed", hook, self.name)
 
     def converted(self, result: Any) -> Any:
-        """Convert a result from the store to the type that the function declares; one that does not fit stays as it
-        is.
-        """
+        """Convert a stored result to the return type of the function; return it unchanged if it does not fit."""
         if self._shape.result is Any or result is None:
             return result
         try:
@@ -117,10 +115,10 @@ class Job(Generic[P, R]):
         except (msgspec.ValidationError, NotImplementedError):
             return result
 
-    if not TYPE_CHECKING:  # with it, checkers would take every misspelled name for an attribute
+    if not TYPE_CHECKING:  # with __getattr__, type checkers accept every misspelled name
 
         def __getattr__(self, attribute: str) -> Any:
-            """Raise `AttributeError`; for a method of another queue, it names ours. Called for missing names only."""
+            """Raise `AttributeError`; for a method of another queue, name everpoll's. Called for missing names only."""
             own = self.__dict__.get("name", "job")
             hint = meant(own, attribute)
             raise AttributeError(f"job {own!r} has no {attribute!r}" + (f": {hint}" if hint else ""))
@@ -131,7 +129,7 @@ class Job(Generic[P, R]):
 
     @overload
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task[R]: ...
-    # With options: ParamSpec knows no parameters beside those of the function, so the others are not checked then.
+    # With options: ParamSpec has no way to add parameters, so the arguments of the function are not checked.
     @overload
     async def enqueue(self, *args: Any, delay: Duration | datetime, **kwargs: Any) -> Task[R]: ...
     @overload
@@ -164,7 +162,7 @@ class Job(Generic[P, R]):
         return SyncJob(self, self._jobs.sync)
 
     def split_options(self, kwargs: dict[str, Any]) -> EnqueueOptions:
-        """Take what `enqueue` takes for itself out of the keyword arguments of a call."""
+        """Remove the options of `enqueue` from the keyword arguments of a call, and return them."""
         if not kwargs or ENQUEUE_OPTIONS.isdisjoint(kwargs):
             return {}
         taken: Any = {name: kwargs.pop(name) for name in EnqueueOptions.__annotations__ if name in kwargs}
@@ -172,7 +170,7 @@ class Job(Generic[P, R]):
         return options
 
     async def enqueue_call(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task[R]:
-        """Enqueue a call with its arguments and options apart: an argument may have the name of an option."""
+        """Enqueue a call. Options are separate, because an argument may have the name of an option."""
         if (found := tracer()) is None:
             return await self._enqueue(args, kwargs, options)
         with enqueueing(found, self.name, self.queue) as span:
@@ -195,7 +193,7 @@ class Job(Generic[P, R]):
         return Task(self._jobs, enqueued.id)
 
     async def _enqueue_inside(self, tasks: Sequence[NewTask], options: EnqueueOptions) -> list[Task[R]]:
-        """Enqueue these in the caller's own transaction."""
+        """Enqueue these tasks in the caller's transaction."""
         instead = f"{self.name}.sync.enqueue(…)"
         answers = await inside(self._jobs, options["connection"], enqueueing_of(tasks), instead) if tasks else []
         self.refuse_taken(tasks, answers, options, self._handle)
@@ -232,21 +230,21 @@ class Job(Generic[P, R]):
         options: EnqueueOptions,
         handle: Callable[[int], Any],
     ) -> None:
-        """Raise `KeyTaken` where a task of this call rejects, and another task has its key."""
+        """Raise `KeyTaken` if the call has on_conflict="reject" and another task has the key of one of its tasks."""
         self._new_tasks.refuse_taken(tasks, answers, options, handle)
 
     def new_tasks(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[NewTask]:
-        """Return the tasks that these tuples of arguments make, checked."""
+        """Return the checked tasks for these tuples of arguments."""
         return self._new_tasks.many(calls, options)
 
     def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:
-        """Return the task that these arguments make, checked."""
+        """Return the checked task for these arguments."""
         return self._new_tasks.one(args, kwargs, options)
 
     def new_task_with_deferred_argument(
         self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions
     ) -> NewTask:
-        """Return the task of a call whose first argument comes later, checked; `mark`: the member that says which."""
+        """Return the checked task of a call whose first argument comes later; `mark`: the JSON member that names it."""
         return self._new_tasks.with_deferred_argument(mark, args, kwargs, options)
 
     def verdict(self, error: BaseException) -> Verdict:

@@ -1,6 +1,6 @@
-"""The limits of a job: how many tasks run at a time, how many start in a stretch, and which of them count together.
+"""The limits of a job: how many tasks run at a time, how many start in a period, and which of them count together.
 
-Promises: what cannot limit anything is refused where the job is registered. A call whose key is None counts for no
+Promises: options that are not a valid limit are refused when the job is registered. A call whose key is None has no
 limit. Keys of different jobs are never equal.
 """
 
@@ -15,13 +15,13 @@ from everpoll.stores.contract import Limit
 from everpoll.stores.limits import COUNTED_LIMIT
 
 KEY_CHARS = 200
-"""A longer key is cut, and a digest of all of it takes the place of the rest."""
+"""The longest key; a longer one is cut, and a digest of the whole key is added."""
 
 Per = str | Callable[..., Any]
 
 
 class JobLimits:
-    """What `concurrency=`, `rate=` and `per=` of one job say."""
+    """The options `concurrency=`, `rate=` and `per=` of one job."""
 
     def __init__(self, where: str, name: str, signature: inspect.Signature, options: dict[str, Any]) -> None:
         self._where = where
@@ -33,7 +33,7 @@ class JobLimits:
 
     @classmethod
     def of(cls, where: str, name: str, signature: inspect.Signature, options: dict[str, Any]) -> "JobLimits | None":
-        """Return the limits that a job declares; None: it declares none."""
+        """Return the limits of a job, or None if it has none."""
         if options.get("concurrency") is None and options.get("rate") is None:
             if options.get("per") is not None:
                 raise BadInput(f"{where}: per= says which tasks count together, and needs concurrency= or rate=")
@@ -46,7 +46,7 @@ class JobLimits:
         return Limit("", self.concurrency, None if rate is None else rate.count, 0.0 if rate is None else rate.per_s)
 
     def limit_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit | None:
-        """Return the limit that a task with these arguments counts for; None: no limit."""
+        """Return the limit for a task with these arguments, or None."""
         if self.per is None:
             key = self._name
         else:

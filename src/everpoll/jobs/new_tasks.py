@@ -1,6 +1,6 @@
-"""The tasks that calls of one job make: arguments and options in, checked rows for the store out.
+"""New tasks: makes checked rows for the store from the arguments and the options of calls of one job.
 
-Promises: a call that cannot run or cannot be stored is refused here, before anything is sent. Never talks to the store.
+Promises: a call that cannot run or cannot be stored is refused here. Never calls the store.
 """
 
 import functools
@@ -33,7 +33,7 @@ class NewTasks:
 
     @functools.cached_property
     def later(self) -> DeferredArgument:
-        """The form of the call whose first argument comes from another task."""
+        """The form of a call whose first argument comes from another task."""
         return DeferredArgument(self._job.name, self._function, self._shape)
 
     def one(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions) -> NewTask:
@@ -43,7 +43,7 @@ class NewTasks:
         return self.plain(args, kwargs, carried())
 
     def many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[NewTask]:
-        """Make one task of each tuple of arguments."""
+        """Make one task for each tuple of arguments."""
         if "key" in options:
             raise BadInput(f"{self._where}: one key for many tasks would enqueue one; use enqueue() for keys")
         trace, plain = carried(), self.plain
@@ -54,7 +54,7 @@ class NewTasks:
         return tasks
 
     def plain(self, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None) -> NewTask:
-        """Make the task of a call without options, of a job without keys."""
+        """Make the task of a call without options, for a job without keys."""
         job = self._job
         return NewTask(
             name=job.name,
@@ -75,7 +75,7 @@ class NewTasks:
         *,
         together: bool = False,
     ) -> NewTask:
-        """Make the task of a call with options, or of a job with keys; `together`: all tasks of the call, or none."""
+        """Make the task of a call with options, or of a job with keys; `together`: one of several, all or none."""
         check_options(self._where, options, EnqueueOptions)
         task = self.plain(args, kwargs, trace)
         key = options.get("key")
@@ -115,7 +115,7 @@ class NewTasks:
         options: EnqueueOptions,
         handle: Callable[[int], Any],
     ) -> None:
-        """Raise `KeyTaken` where a task of this call rejects, and another task has its key."""
+        """Raise `KeyTaken` if the call has on_conflict="reject" and another task has the key of one of its tasks."""
         if self._job.keys is None and "on_conflict" not in options:
             return
         rules = self._rules_of(options)
@@ -137,7 +137,7 @@ class NewTasks:
             priority=checked_priority(f"{where}: priority", options["priority"]) if given else job.priority,
             delay_s=delay_s_of(f"{where}: delay", options["delay"], job.jobs.wall) if "delay" in options else 0.0,
             unique=unique,
-            # Only what is found by its key after its end can answer then.
+            # Ended tasks are found by their key only if they are indexed.
             indexed=unique is not None and unique.for_s is not None,
         )
 

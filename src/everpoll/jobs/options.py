@@ -1,4 +1,4 @@
-"""What `app.job` and `enqueue` take beside a function and its arguments, and how each of them is checked."""
+"""The options of `app.job` and of `enqueue`, and their checks."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -18,70 +18,72 @@ PRIORITY_LIMIT = 1_000_000_000
 
 
 class JobOptions(TypedDict, total=False):
-    """What `app.job` takes."""
+    """The options of `app.job`."""
 
     name: str
     """Default: the function's own name."""
     queue: str
     priority: int
-    """Higher runs first; of equal ones, the oldest."""
+    """A higher priority runs first; of equal ones, the oldest task."""
     retry: Retry
     timeout: Duration | None
-    """How long one run may take; then it has failed, as if it had raised."""
+    """How long one run may take; after that, it has failed like one that raised an error."""
     concurrency: int | None
-    """How many of its tasks run at a time, over the whole fleet."""
+    """How many of its tasks may run at a time, over the whole fleet."""
     rate: Rate | None
-    """How many of its tasks start in any stretch of time, over the whole fleet."""
+    """How many of its tasks may start in any period of that length, over the whole fleet."""
     run: Literal["process"] | None
-    """"process": in a process of its own, which a timeout or a cancel ends; for plain functions of a module."""
+    """"process": each run is in a process of its own, which a timeout or a cancel ends; for plain functions of a
+    module."""
     fatal: type[Exception] | tuple[type[Exception], ...]
-    """Errors after which it has failed at once, whatever attempts are left."""
+    """Errors after which the job fails at once, even if attempts are left."""
     classify: Classify | None
-    """A plain function of the error: "fatal", "transient", a duration until the next attempt, or None: as usual."""
+    """A plain function of the error. It returns "fatal", "transient", a duration until the next attempt, or None for
+    the ordinary rules."""
     version: int
-    """Of its arguments, from 1. Tasks of an earlier version pass through the steps of `@job.migrate`; those of a later
-    one wait for a worker that has it."""
+    """The version of its arguments, from 1. Tasks of an earlier version are converted by `@job.migrate`; those of a
+    later version wait for a worker that has it."""
     per: Per | None
-    """Which tasks count together for these limits: those with the same value of this parameter, or for which this
-    function of the arguments gives the same key. None for a call: it counts for no limit."""
+    """Which tasks count together for these limits: those with the same value of the parameter of this name, or for
+    which this function of the arguments returns the same key. If it returns None, the task has no limit."""
     key: KeyFunction | None
-    """A function of the arguments that returns the key of a task; None for a call: it has none."""
+    """A function of the arguments that returns the key of the task, or None for no key."""
     on_conflict: OnConflict
-    """What an enqueue does where another task has its key; see `EnqueueOptions`."""
+    """What an enqueue does if another task has the key; see `EnqueueOptions`."""
     unique_for: Duration | None
-    """For how long, from its enqueue, a task has its key although it has ended."""
+    """How long after its enqueue a task keeps its key, even if it has ended."""
 
 
 class EnqueueOptions(TypedDict, total=False):
-    """What `enqueue` takes beside the job's own arguments."""
+    """The options of `enqueue`, in addition to the job's arguments."""
 
     delay: Duration | datetime
     """A datetime must be aware; one in the past means now."""
     priority: int
     key: str
-    """At most one live task has it: enqueueing it again answers with that one, or does what `on_conflict` says."""
+    """At most one live task has this key. If there is one, `enqueue` returns it, or does what `on_conflict` says."""
     on_conflict: OnConflict
-    """"existing": the task that has the key is the answer. "reject": `KeyTaken`. "replace": a waiting task takes the
-    new arguments, delay and priority; a running one goes on, and a new task gets the key."""
+    """What to do if a task has the key. "existing": return that task. "reject": raise `KeyTaken`. "replace": give a
+    waiting task the new arguments, delay and priority; a running one goes on, and a new task gets the key."""
     unique_for: Duration
-    """A task that was enqueued less than so long ago has the key, also if it has ended."""
+    """How long after its enqueue a task keeps the key, even if it has ended."""
     connection: object | None
     """Enqueue in the transaction of this connection: a rollback enqueues nothing."""
 
 
 ENQUEUE_OPTIONS = frozenset(EnqueueOptions.__annotations__)
-"""What `enqueue` takes for itself; a parameter of that name could not be passed by keyword."""
+"""The names of these options; a parameter of the function with such a name could not be passed by keyword."""
 
 
 def check_options(where: str, given: Iterable[str], known: type) -> None:
-    """Raise `BadInput` for an option that is not there."""
+    """Raise `BadInput` for an unknown option."""
     for name in given:
         if name not in known.__annotations__:
             raise BadInput(f"{where}: {name}= is not an option; there are {', '.join(known.__annotations__)}")
 
 
 def check_parameters(where: str, function: Callable[..., Any]) -> None:
-    """Raise `BadInput` for a function that cannot be called by its own parameters."""
+    """Raise `BadInput` for a generator, or a function with a parameter that has the name of an option."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
     for name, one in inspect.signature(function).parameters.items():
@@ -110,7 +112,7 @@ def checked_priority(name: str, value: int) -> int:
 
 
 def delay_s_of(name: str, value: Duration | datetime, wall: Callable[[], float]) -> float:
-    """Return the seconds from now; those until an instant are counted by the clock of this process."""
+    """Return the seconds from now; the time until an instant is measured by the clock of this process."""
     if not isinstance(value, datetime):
         return seconds(value, name=name)
     if value.tzinfo is None or value.utcoffset() is None:

@@ -1,4 +1,4 @@
-"""Method names of other queues that people write from habit, and everpoll's names for them."""
+"""Method names of other queues, and everpoll's names for them."""
 
 ENQUEUE = frozenset(
     {

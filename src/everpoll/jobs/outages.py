@@ -1,4 +1,4 @@
-"""Calls of the store from inside a job: they are repeated for as long as the database is away."""
+"""Calls of the store from inside a job: they are repeated as long as the database is away."""
 
 import logging
 import random
@@ -16,7 +16,7 @@ _rng = random.Random()  # noqa: S311 - jitter, not a secret
 
 
 async def through_outages(store: Store, ask: Callable[[], Awaitable[T]], problem: str) -> T:
-    """Return the answer, however long it takes; a timeout or the engine cancels this. `problem` goes to the log."""
+    """Call `ask` until the store answers; a timeout or the engine may cancel this. `problem` is logged."""
     failures = 0
     while True:
         try:

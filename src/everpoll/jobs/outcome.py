@@ -1,4 +1,4 @@
-"""Outcome of a job's run: decides how its task is settled, from what the function returned or raised. Pure.
+"""Outcome of a job's run: decides how its task is settled, from the value or the error of the function. Pure.
 
 returns a value   done                        returns Snooze("30s")   the same task later, no attempt used
 raises            retry, then failed          returns Cancel("why")   canceled
@@ -21,7 +21,7 @@ from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import Again, Ended, EndState, Lease, Settlement, encode
 
 RESULT_LIMIT = 1_000_000
-"""Bytes of JSON, as many as arguments may have. Every look at a task carries its result."""
+"""Bytes of JSON, as many as arguments may have. Every read of a task returns its result."""
 DEFAULT_BACKOFF = Backoff("1s", factor=2, cap="5m", jitter=0.1)
 
 _strict = msgspec.json.Encoder(decimal_format="string", enc_hook=to_builtin)
@@ -53,7 +53,7 @@ def returned(lease: Lease, value: Any) -> Settlement:
         return _ended(lease, "canceled", {"what": "canceled", "attempt": lease.attempt, "why": said})
     if isinstance(value, UnstorableResult):
         return _done(lease, None, value.why)
-    # The work is done: failing it now would do it twice. What is missing is said in the trail.
+    # The work is done, and failing the task now would repeat it. The trail says what could not be stored.
     try:
         encoded = _strict.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -96,6 +96,6 @@ def refused(lease: Lease, problem: str) -> Settlement:
 
 
 def _ended(lease: Lease, state: EndState, note: dict[str, Any]) -> Settlement:
-    """Return an end with its event, which has the number of the lease: no other settlement has that number."""
+    """Return an end with its event. The event has the sequence of the lease, which no other settlement has."""
     events = failure_event(note, lease.sequence)
     return Ended(lease.id, lease.sequence, state, None, encode(note), events)

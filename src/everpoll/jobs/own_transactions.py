@@ -1,7 +1,7 @@
-"""The caller's own transaction: enqueueing in it, and ending a job in it.
+"""Transactions of the caller: enqueues jobs in them, and ends a job in one.
 
-Promises: a rollback enqueues nothing and ends nothing, a commit does both exactly once. A connection that cannot be
-used is refused before anything is changed, and the error says what to pass.
+Promises: a commit enqueues or ends exactly once, a rollback does neither. A connection that cannot be used is refused
+before anything is changed, and the error says what to pass.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WorkOf = Callable[[Store, bool], Awaitable[CallerWork[T]]]
-"""Asks a store for the work to do. True: ask again, because the connection leads to another database now."""
+"""Gets the work from a store. True: get it anew, because the connection is one of another database now."""
 
 
 async def inside(jobs: "Jobs", connection: object, work_of: WorkOf[T], instead: str) -> T:
-    """Do this in the transaction of an asynchronous connection; `instead`: what to write for a synchronous one."""
+    """Do the work in the transaction of an asynchronous connection; `instead` is the call for a synchronous one."""
     check_kind(connection, is_async=True, instead=instead)
     store = await jobs.store()
     try:
@@ -40,7 +40,7 @@ def inside_sync(
     work_of: WorkOf[T],
     instead: str,
 ) -> T:
-    """Do the same for a synchronous connection; `call` asks on an event loop."""
+    """Do the same for a synchronous connection; `call` runs a coroutine on an event loop."""
     check_kind(connection, is_async=False, instead=instead)
 
     async def ask(jobs: "Jobs", anew: bool) -> CallerWork[T]:
@@ -57,17 +57,17 @@ def inside_sync(
 
 
 def enqueueing_of(tasks: Sequence[NewTask]) -> WorkOf[list[Enqueued]]:
-    """Ask for the work of enqueueing these."""
+    """Return a function that gets the work of enqueueing these tasks from a store."""
     return lambda store, anew: store.enqueue_inside(tasks, anew=anew)
 
 
 def completing_of(run: Run, ended: Ended) -> WorkOf[None]:
-    """Ask for the work of ending this run."""
+    """Return a function that gets the work of ending this run from a store."""
     return lambda store, anew: store.complete_inside(run.incarnation, ended, anew=anew)
 
 
 def completion(run: Run, result: object) -> Ended:
-    """Return the end of a job with this result. From now on the run counts as completing."""
+    """Return the end of a job with this result, and mark the run as completing."""
     label = f"task {run.lease.id}"
     if run.completing is not None:
         raise WrongState(f"{label}: complete() was called already; a job ends once")

@@ -1,7 +1,7 @@
-"""`run="process"`: calls of plain functions in child processes, which a timeout or a cancel really ends.
+"""`run="process"`: calls of plain functions in child processes, which a timeout or a cancel ends.
 
-Promises: refuses what no other process could import when the job is registered or first enqueued. What the function
-raised arrives with its own type, text and traceback.
+Promises: a function that another process cannot import is refused when the job is registered. An error of the function
+is reported with its own type, text and traceback.
 """
 
 import inspect
@@ -22,39 +22,39 @@ CHILD = "everpoll.jobs.child"
 
 
 class Request(Struct, frozen=True):
-    """A call, as it goes to a child."""
+    """A call, as it is sent to a child."""
 
     module: str
     file: str | None
-    """In place of the module: the program itself, which has no name to import it by."""
+    """The file of the program, used in place of the module if the program cannot be imported by name."""
     name: str
     args: str
     path: list[str]
-    """Where the worker imports from."""
+    """The import path of the worker."""
     job: str
     """The name of the job."""
 
 
 class Answer(Struct, frozen=True, omit_defaults=True):
-    """What became of a call, as it comes back."""
+    """The result of a call, as the child sends it."""
 
     value: Raw | UnsetType = UNSET
     snooze_s: float | None = None
     cancel: str | None = None
     not_stored: str | None = None
-    """Why the value that it returned cannot be stored as JSON."""
+    """Why the returned value cannot be stored as JSON."""
     error: dict[str, str] | None = None
     verdict: Verdict = ORDINARY
 
 
 class UnstorableResult(Struct, frozen=True):
-    """The result of a function that has done its work and returned what cannot be stored."""
+    """Takes the place of a result that cannot be stored: the function has done its work."""
 
     why: str
 
 
 class RaisedInProcess(EverpollError):
-    """What a function raised in another process; its `description` is stored in its place."""
+    """Takes the place of an error that a function raised in another process; `description` is stored."""
 
     def __init__(self, description: dict[str, str], verdict: Verdict) -> None:
         super().__init__(f"{description.get('type', 'error')}: {description.get('error', '')}")
@@ -66,7 +66,7 @@ _answer = msgspec.json.Decoder(Answer).decode
 
 
 class ProcessCalls:
-    """How the function of one job is called in another process."""
+    """Calls the function of one job in another process."""
 
     def __init__(
         self, job: str, where: str, function: Callable[..., Any], children: Callable[[], ChildProcesses]
@@ -92,7 +92,7 @@ class ProcessCalls:
                 raise BadInput(f'{where}: run="process" needs a module or a file; this program is typed in by hand')
 
     async def __call__(self, run: Run, args: str, timeout_s: float | None, begin: Callable[[], None]) -> Any:
-        """Run the call in a child process; return what the function returns, raise what it raises."""
+        """Run the call in a child process; return the value of the function, or raise its error."""
         # While it waits for a free process it has no deadline.
         run.ends_by(None)
         request = Request(self._module, self._file, self._name, args, sys.path, self._job)

@@ -1,4 +1,4 @@
-"""All jobs of one app, and what they share: the store, the enqueuer, the waiters, the threads."""
+"""Registry: all jobs of one app, and the parts that they share: store, enqueuer, waiters, threads."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -27,14 +27,14 @@ from everpoll.stores.flows import GROUP_KIND
 
 P = ParamSpec("P")
 R = TypeVar("R")
-# Plain functions that hang after their timeout keep their thread: the limit is a last resort, not the slots.
+# More than the slots, because plain functions that hang after their timeout keep their thread.
 THREADS = 1_000
 
 
 class Jobs:
     """Registered jobs, by name. `store` connects on first use.
 
-    `coalesces`: whether callers at the same time share a statement; not where an enqueue runs its task (testing).
+    `coalesces`: whether callers at the same time share a statement. Not in tests in which an enqueue runs its task.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Jobs:
         self.children = ChildProcesses(CHILD, processes)
 
     async def causes(self, *, name: str | None = None, queue: str | None = None) -> list[Cause]:
-        """Group failed jobs by what went wrong, the most frequent cause first."""
+        """Group failed jobs by their error, the most frequent cause first."""
         return list((await causes_of(await self.store(), name, queue)).causes)
 
     async def redrive(  # noqa: PLR0913 - the filters
@@ -77,8 +77,8 @@ class Jobs:
     ) -> Redriven:
         """Put ended jobs back in the queue, with fresh attempts: those that all filters find.
 
-        `error` is the class of the last error, `since` when a job was enqueued: an instant, or so long ago. `by` names
-        the actor for the log. Without a filter it is `BadInput`, unless `everything` is True.
+        `error` is the class of the last error. `since` is an instant, or a duration before now: only jobs enqueued then
+        or later. `by` names the actor for the log. Raises `BadInput` without a filter, unless `everything` is True.
         """
         wanted = RedriveFilter(
             name=name, queue=queue, error=error, since=instant_of(since), state=state, everything=everything
@@ -108,18 +108,18 @@ class Jobs:
         return name in self._jobs
 
     def beside(self, store: Callable[[], Awaitable[Store]]) -> "Jobs":
-        """Return the same jobs on another store object, for callers of another thread."""
+        """Return the same jobs with another store object, for callers of another thread."""
         made = Jobs(WorkRegistry(), store, lambda _: self.sync)
         made._jobs = self._jobs
         return made
 
     def converted(self, info: TaskInfo) -> Any:
-        """Return the result of a task, converted as the function's annotation says if the job is registered here."""
+        """Return the result of a task, converted to the function's return type if the job is registered here."""
         job = self._jobs.get(info.name) if info.kind == "job" else None
         return info.result if job is None else job.converted(info.result)
 
     async def set_aside(self, run: Run) -> Settlement:
-        """Leave a task whose arguments are of a later version to a worker that knows it."""
+        """Set aside a task whose arguments have a later version, for a worker that has it."""
         assert self._works.on_unregistered is not None, "an app has it"
         return await self._works.on_unregistered(run)
 
@@ -151,7 +151,7 @@ class Jobs:
         return self.handle(checked_id(task_id), is_known=False)
 
     def handle(self, task_id: int, *, is_known: bool) -> Task[Any]:
-        """Return a handle on a task; `is_known`: it certainly exists."""
+        """Return a handle on a task; `is_known` is True if the task certainly exists."""
         return Task(self, task_id, is_known=is_known)
 
     async def enqueuer(self) -> Enqueuer:
@@ -177,7 +177,7 @@ class Jobs:
             self._results.settled(task_ids)
 
     async def close(self) -> None:
-        """Stop the waiters; a later call starts them again."""
+        """Stop hooks, child processes, threads and waiters; a later call starts them again."""
         await self.hooks.close()
         await self.children.close()
         results = self._results
@@ -188,5 +188,5 @@ class Jobs:
             await results.close()
 
     def forget(self) -> None:
-        """Drop what belongs to the event loop of earlier calls, which is closed."""
+        """Drop the parts that belong to an earlier event loop, which is closed."""
         self._results = self._enqueuer = None

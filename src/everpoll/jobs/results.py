@@ -8,8 +8,8 @@ from everpoll.stores.contract import Store, TaskInfo
 
 __all__ = ["QUERY_LIMIT", "Results"]
 
-# Most jobs end soon: the first queries come quickly, and a long wait costs one query a second for all callers. The
-# query before may have come a little late: a task is read again after a second, or nearly one.
+# Most jobs end soon, so the first queries come quickly; a long wait costs one query a second for all callers. `sweep_s`
+# is a little less than a second, because the query before may have been late.
 CADENCE = Cadence(Backoff("20ms", factor=1.5, cap="1s", jitter=0), sweep_s=0.9, fresh_s=2.0)
 
 
@@ -28,5 +28,5 @@ class Results(Waiters[None, TaskInfo]):
         ended = await self._store.ended(list({one.task_id for one in waiters}))
         for one in waiters:
             if (task := ended.get(one.task_id)) is not None:
-                one.tell(task)
+                one.resolve(task)
         return [task_id for task_id, task in ended.items() if task is None]

@@ -1,7 +1,7 @@
-"""How the tasks of one job are run: arguments decoded, the function called, its end turned into a settlement.
+"""Running: decodes the arguments of a task, calls the function of its job, and makes the settlement.
 
-Promises: whatever the function does, and whatever its arguments are, comes out as a settlement; a cancellation passes
-through. A task of an earlier version is migrated first, one of a later version is left to a newer worker.
+Promises: every run returns a settlement, whatever the function does and whatever the arguments are; only a cancellation
+is raised. A task of an earlier version is migrated first, one of a later version is left to a newer worker.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ logger = logging.getLogger("everpoll.jobs")
 
 
 class JobRunner:
-    """Runs the tasks of one job; `process`: what calls its function in a process of its own, if that is wanted."""
+    """Runs the tasks of one job; `process` calls its function in another process, if the job has run="process"."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class JobRunner:
         self._versions = versions
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
-    async def run(self, run: Run) -> Settlement:  # noqa: C901 - as calls, its steps would cost more than they do
-        """Run one task: what the engine calls."""
+    async def run(self, run: Run) -> Settlement:  # noqa: C901 - steps in functions of their own would take longer
+        """Run one task; called by the engine."""
         lease = run.lease
         if self._timeout_s is not None:
             run.overdue = functools.partial(self._overdue, run)
@@ -84,31 +84,31 @@ class JobRunner:
                 value = await self._call(*args, **kwargs)
             else:
                 value = await self._process(run, text, self._timeout_s, functools.partial(self._has_begun, run))
-        except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
+        except BaseException as error:  # noqa: BLE001 - `failure` raises those that are not the job's own
             return await self._failed(run, error)
         if not shape.has_no_task and run.completing is not None:
             return await self._completed(run)
         return Ended(lease.id, lease.sequence) if value is None else returned(lease, value)
 
     async def _failed(self, run: Run, error: BaseException) -> Settlement:
-        """Decide what becomes of a task whose function has raised."""
+        """Return the settlement of a task whose function has raised."""
         if run.completing is not None and await self._is_complete(run, error):
             return run.completing
         run.error = failure(run, error)
         return raised(run.lease, run.error, self._job.retry, self._rng, self._job.verdict(run.error))
 
     def _arguments_with_first(self, run: Run) -> tuple[Sequence[Any], dict[str, Any], str]:
-        """Return the arguments of a call whose first one has come since it was enqueued, and their stored form."""
+        """Return the arguments of a call whose first argument came after the enqueue, and their stored form."""
         later = decode_later(run.lease.args)
         if later.group is not UNSET:
             group = self._jobs.group_of(run.lease.id)
             return *self._new_tasks.later.with_group(run.lease.args, self._task(run), group), run.lease.args
-        # Arguments that were written by hand may begin otherwise, too.
+        # Arguments that were written by hand may have another order of members.
         text = run.lease.args if later.takes is UNSET else arrived(later, self._job.name)
         return *self._shape.decode(text, self._task(run)), text
 
     async def _completed(self, run: Run) -> Settlement:
-        """Decide what becomes of a task whose function has called `complete()` and returned."""
+        """Return the settlement of a task whose function has called `complete()` and returned."""
         assert run.completing is not None, "asked before"
         if await self._is_complete(run):
             return run.completing
@@ -118,9 +118,9 @@ class JobRunner:
         return raised(run.lease, run.error, self._job.retry, self._rng, self._job.verdict(run.error))
 
     async def _is_complete(self, run: Run, error: BaseException | None = None) -> bool:
-        """Return whether the transaction was committed in which the function has called `complete()`.
+        """Return True if the transaction in which the function called `complete()` was committed.
 
-        The run is over then: what the function raised after that changes nothing, but a cancellation passes through.
+        The run is over then: an error that the function raised later changes nothing; a cancellation is raised again.
         """
         is_over = await is_complete(await self._jobs.store(), run)
         if is_over and run.host is not None and run.completing is not None:
@@ -154,12 +154,12 @@ class JobRunner:
         return refused(lease, f"its arguments do not fit {self._job.name}: {type(error).__name__}: {error}")
 
     def _has_begun(self, run: Run) -> None:
-        """Count the time of a run from here: a process has taken it on."""
+        """Count the timeout from now: a process has begun to run the function."""
         if self._timeout_s is not None:
             run.ends_by(asyncio.get_running_loop().time() + self._timeout_s)
 
     def _overdue(self, run: Run) -> Settlement:
-        """Fail a run whose function swallows its cancellation, as one that took too long."""
+        """Fail a run that took too long and whose function suppressed its cancellation."""
         run.error = not_ended(self._timeout_s)
         return raised(run.lease, run.error, self._job.retry, self._rng)
 

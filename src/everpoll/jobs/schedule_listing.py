@@ -1,4 +1,4 @@
-"""The schedules of the whole fleet, as people see them: read from the database, whether a worker runs or not."""
+"""Schedule listing: the schedules of the whole fleet, read from the database, also while no worker runs."""
 
 from datetime import UTC, datetime
 
@@ -13,18 +13,18 @@ PAGE = 1_000
 
 
 class ScheduleInfo(Struct, frozen=True, kw_only=True):
-    """A schedule as people see it."""
+    """A schedule, for callers and operators."""
 
     name: str
     job: str
     timetable: str
     missed: Missed
     next_at: datetime | None
-    """Its next time; None: it has not begun."""
+    """Its next scheduled time; None if it has not begun."""
     last_at: datetime | None
-    """The last time that enqueued its job."""
+    """The last scheduled time at which it enqueued its job."""
     is_registered: bool
-    """Whether a live worker registers it; if not, it enqueues nothing."""
+    """True if a live worker registers it; otherwise it enqueues nothing."""
     task_id: int
 
 

@@ -1,4 +1,4 @@
-"""How a schedule is stored: one task that is always due again, with a plan as its arguments and a memory."""
+"""Schedule rows: a schedule is stored as one task that is always due again, with its plan as arguments."""
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -8,10 +8,10 @@ from everpoll.stores.contract import Limit, NewTask, Unique, WorkerInfo, encode
 
 KIND = "schedule"
 TASK = "everpoll.schedule"
-"""The name of these tasks; the key is the name of the schedule."""
+"""The name of these tasks; their key is the name of the schedule."""
 QUEUE = "everpoll.schedules"
 PREFIX = "schedule:"
-"""Stands before the name of a schedule, among the names that a worker registers."""
+"""The prefix of a schedule's name among the names that a worker registers."""
 
 
 class Plan(Struct, frozen=True, omit_defaults=True):
@@ -21,7 +21,7 @@ class Plan(Struct, frozen=True, omit_defaults=True):
     missed: Missed
     job: str
     args: str
-    """Of the job, as they are stored."""
+    """The arguments of the job, as they are stored."""
     queue: str
     priority: int = 0
     timeout_s: float | None = None
@@ -32,10 +32,10 @@ class Plan(Struct, frozen=True, omit_defaults=True):
 
 
 class Memory(Struct, omit_defaults=True):
-    """What a schedule remembers from one run to the next."""
+    """The memory of a schedule from one run to the next."""
 
     last: float | UnsetType = UNSET
-    """Scheduled times up to here are dealt with; unset: it has not begun."""
+    """Scheduled times up to this instant are done; unset: the schedule has not begun."""
     ran: float | None = None
     """The last scheduled time that enqueued its job."""
     unregistered_since: float | None = None
@@ -46,7 +46,7 @@ read_plan = msgspec.json.Decoder(Plan).decode
 
 
 def task_of_schedule(name: str, timetable: Timetable, missed: Missed, job: NewTask, memory: str) -> NewTask:
-    """Return the task that stands for a schedule; `job` is what it enqueues each time."""
+    """Return the task of a schedule; `job` is the task that it enqueues each time."""
     plan = Plan(
         timetable,
         missed,

@@ -23,7 +23,7 @@ UNREGISTERED_S = 30.0
 
 
 async def run_schedule(run: Run, is_registered: Callable[[str], Awaitable[bool]]) -> Settlement:
-    """Enqueue what is due, and settle the schedule; `is_registered`: whether a live worker registers that name."""
+    """Enqueue the due jobs and settle the schedule; `is_registered` tells whether a live worker registers a name."""
     lease = run.lease
     now = run.now(asyncio.get_running_loop().time())
     memory = read_memory(lease.memory or "{}")

@@ -3,9 +3,9 @@
     registered ──app starts──▶ published: one task for each name ──▶ enqueues its job, and is due at the next time
 
 Promises: each scheduled time enqueues its job exactly once over the fleet (`schedule_runs`). The database's clock
-decides. Every worker that has schedules runs those of all others, so no worker leads; a schedule that no live worker
-registers enqueues nothing, and is removed after an hour. The times in between are treated as `missed=` says once a
-worker registers it again.
+decides. Every worker that has schedules also runs those of the other workers, so there is no leader. A schedule that no
+live worker registers enqueues nothing, and is removed after an hour. If a worker registers it again before that,
+`missed=` decides about the times in between.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ class Schedule:
     def __init__(self, name: str, task: NewTask, timetable: Timetable, missed: Missed) -> None:
         self.name = name
         self.task = task
-        """What it enqueues each time."""
+        """The task that it enqueues each time."""
         self.timetable = timetable
         self.missed = missed
 
@@ -38,7 +38,7 @@ class Schedule:
         return f"<Schedule {self.name}: {self.timetable}>"
 
     def new_task(self, memory: str = "{}") -> NewTask:
-        """Return the task that stands for it."""
+        """Return the task of this schedule."""
         return task_of_schedule(self.name, self.timetable, self.missed, self.task, memory)
 
 
@@ -71,7 +71,7 @@ class Schedules(Mapping[str, Schedule]):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Schedule:
-        """Register a schedule of a job; before the app runs."""
+        """Register a schedule of a job. Call this before the app runs."""
         if not isinstance(job, Job):
             raise BadInput(f"schedule: {shown(job)} is not a job: write @app.schedule(…) above @app.job()")
         named = job.name if name is None else name
@@ -91,7 +91,7 @@ class Schedules(Mapping[str, Schedule]):
         return schedule
 
     async def publish(self) -> None:
-        """Make a task of each schedule; a task that is there already gets a changed timetable, and is due at once."""
+        """Enqueue a task for each schedule; a task that exists already gets the new plan, and is due at once."""
         if not self._schedules:
             return
         store = await self._store()
@@ -106,7 +106,7 @@ class Schedules(Mapping[str, Schedule]):
         return await list_schedules(await self._store())
 
     async def run(self, run: Run) -> Settlement:
-        """Enqueue what is due, and then settle the schedule: what the engine calls."""
+        """Enqueue the due jobs and settle the schedule; called by the engine."""
         return await run_schedule(run, self._is_registered)
 
     async def _is_registered(self, name: str) -> bool:
@@ -114,6 +114,6 @@ class Schedules(Mapping[str, Schedule]):
 
 
 async def _left_memory(store: Store, name: str) -> str:
-    """Return the memory of a schedule that a rescue ended because its workers died: it goes on from there."""
+    """Return the memory of a schedule that a rescue ended because its workers died, so that it goes on from there."""
     found = await store.find(KIND, name)
     return encode(found.memory or {}) if found is not None and found.state == "failed" else "{}"

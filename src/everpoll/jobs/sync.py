@@ -1,8 +1,8 @@
 """Synchronous callers: `job.sync`, `app.sync` and `task.sync`, from scripts, threads and forked processes.
 
-Promises: the same calls with the same meaning, blocking. They have an event loop and a store of their own, in a thread
-beside the caller: an app that runs in this process is not touched, and need not run. A call inside an event loop is
-refused at once. Never a hang: a call ends with its answer, its timeout, or an error.
+Promises: the same calls with the same meaning, blocking. They use their own event loop and store, in another thread: an
+app that runs in this process is not affected, and does not have to run. A call inside an event loop is refused at once.
+Every call ends, with its answer, its timeout or an error.
 
 A store in memory cannot be opened twice: its calls are made in the event loop of the app, or, while the app does not
 run, in the thread of the caller.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from everpoll.jobs.task import R_co as T_co
     from everpoll.jobs.task import Task
 else:
-    # As of a task: type checkers take a bare `SyncTask` for one of some result.
+    # As for `Task`: for type checkers, `SyncTask` without a type has any result.
     T_co = TypeVar("T_co", covariant=True)
 
 P = ParamSpec("P")
@@ -36,7 +36,7 @@ S = TypeVar("S")
 
 
 def checked_id(task_id: object) -> int:
-    """Return the id of a task; raise `TaskNotFound` if it cannot be one."""
+    """Return the id of a task; raise `BadInput` if it is not a whole number."""
     if isinstance(task_id, bool) or not isinstance(task_id, int):
         raise BadInput(f"{shown(task_id)} is not the id of a task: write a whole number")
     return task_id
@@ -45,8 +45,8 @@ def checked_id(task_id: object) -> int:
 class SyncCalls:
     """The synchronous side of one app: `app.sync`.
 
-    `another` makes a store on the same tasks, None where there can be no other; `own` opens the app's own, and
-    `running` is the event loop in which the app runs at present.
+    `another` makes a second store with the same tasks; None if there can be only one. `own` returns the app's own jobs,
+    and `running` the event loop in which the app runs at present.
     """
 
     def __init__(
@@ -93,7 +93,8 @@ class SyncCalls:
     def _current(self) -> "_Side":
         side = self._side
         if side is None or side.pid != os.getpid():
-            # After a fork this is the parent's: keep it, so that this process does not close the parent's connections.
+            # After a fork this object belongs to the parent: keep it, so that its destructor does not close
+            # connections.
             self._inherited.append(side)
             assert self._another is not None, "the only store is asked directly"
             side = self._side = _Side(self._another, self._make_jobs)
@@ -167,7 +168,7 @@ class SyncJob(Generic[P, R]):
         return self.enqueue_call(args, kwargs, self._job.split_options(kwargs))
 
     def enqueue_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: "EnqueueOptions") -> "SyncTask[R]":
-        """Enqueue a call with its arguments and options apart: an argument may have the name of an option."""
+        """Enqueue a call. Options are separate, because an argument may have the name of an option."""
         task = self._job.new_task(args, kwargs, **options)
         if options.get("connection") is not None:
             return self._enqueue_inside([task], options)[0]
@@ -180,7 +181,7 @@ class SyncJob(Generic[P, R]):
         return SyncTask(self._calls, enqueued.id, is_new=enqueued.is_new)
 
     def _enqueue_inside(self, tasks: "Sequence[NewTask]", options: "EnqueueOptions") -> "list[SyncTask[R]]":
-        """Enqueue these in the caller's own transaction."""
+        """Enqueue these tasks in the caller's transaction."""
         instead = f"await {self._job.name}.enqueue(…) with an asynchronous connection"
         connection = options["connection"]
         answers = inside_sync(self._calls.call, connection, enqueueing_of(tasks), instead) if tasks else []
@@ -216,31 +217,31 @@ class SyncTask(Generic[T_co]):
         self._is_known = is_known
         self.id = task_id
         self.is_new = is_new
-        """False: the key had a live task already, and this is it."""
+        """False if a live task had the key already: this is that task."""
 
     def __repr__(self) -> str:
         return f"<SyncTask {self.id}>"
 
     def info(self) -> TaskInfo:
-        """Return everything that is known about it."""
+        """Return all that the store has about the task."""
         return self._asked(lambda task: task.info(), "info()")
 
     def result(self, timeout: Duration | None = None) -> T_co:
-        """Return what the job returned, once it has ended, as its annotation says; a failed or canceled job raises."""
+        """Wait until the job has ended and return its result, converted to its return type; raise if it failed."""
         if timeout is None and self._calls.would_never_end and self.info().ended_at is None:
             raise NotRunning(f"task {self.id} waits in memory, and no app runs in this process: it would wait for ever")
         return self._asked(lambda task: task.result(timeout), "result()")
 
     def cancel(self, reason: str = "canceled by the caller", *, by: str = "") -> bool:
-        """End it if it waits, ask its worker to if it runs; False: it had ended already."""
+        """Cancel the task; if it runs, its worker cancels it. Return False if it had ended already."""
         return self._asked(lambda task: task.cancel(reason, by=by), "cancel()")
 
     def retry(self, *, by: str = "") -> bool:
-        """Put an ended task back in the queue, with fresh attempts; False: it has not ended, or its key is taken."""
+        """Put an ended task back in the queue, with fresh attempts; return False if it is live, or its key is taken."""
         return self._asked(lambda task: task.retry(by=by), "retry()")
 
     def run_now(self, *, by: str = "") -> None:
-        """Make it due at once, whatever delay or backoff it waits for."""
+        """Make the task due at once, without its remaining delay or backoff."""
         self._asked(lambda task: task.run_now(by=by), "run_now()")
 
     def _asked(self, ask: "Callable[[Task[T_co]], Coroutine[Any, Any, S]]", what: str) -> S:

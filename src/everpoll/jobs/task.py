@@ -1,4 +1,4 @@
-"""A task as its user holds it: after `enqueue`, and inside the function that runs it."""
+"""Task: the handle that `enqueue` returns, and that the function of a job may get."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
-    # Python 3.11 knows no defaults; type checkers take a bare `Task` for one of some result.
+    # Python 3.11 has no defaults of type variables; for type checkers, `Task` without a type has any result.
     R_co = TypeVar("R_co", covariant=True)
 
 PROGRESS_LIMIT = 100_000
@@ -57,7 +57,7 @@ class Task(Generic[R_co]):
         self._is_known = is_known
         self.id = task_id
         self.is_new = is_new
-        """False: the key had a live task already, and this is it."""
+        """False if a live task had the key already: this is that task."""
 
     def __repr__(self) -> str:
         return f"<Task {self.id}>"
@@ -68,11 +68,11 @@ class Task(Generic[R_co]):
         return SyncInside(self, self._jobs.sync)
 
     def on(self, jobs: "Jobs") -> "Task[R_co]":
-        """Return the same task for callers that use these jobs."""
+        """Return a handle on the same task that uses these jobs."""
         return Task(jobs, self.id, is_new=self.is_new, is_known=self._is_known, run=self._run)
 
     async def info(self) -> TaskInfo:
-        """Read everything that is known about it."""
+        """Read all that the store has about the task."""
         store = await self._jobs.store()
         found = await store.info([self.id])
         if self.id not in found:
@@ -80,10 +80,10 @@ class Task(Generic[R_co]):
         return found[self.id]
 
     async def result(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - the API's own word
-        """Wait until the job has ended and return its result, converted as its annotation says; raise if it failed."""
+        """Wait until the job has ended and return its result, converted to its return type; raise if it failed."""
         limit_s = None if timeout is None else seconds(timeout, name="timeout")
         if not self._is_known:
-            await self.info()  # An id that never existed would be waited for in vain.
+            await self.info()  # Raises for an id that does not exist, for which this would wait for ever.
             self._is_known = True
         results = await self._jobs.results()
         try:
@@ -101,7 +101,7 @@ class Task(Generic[R_co]):
         return self._value(info)
 
     async def cancel(self, reason: str = "canceled by the caller", *, by: str = "") -> bool:
-        """End it if it waits, ask its worker to if it runs; False: it had ended already.
+        """Cancel the task; if it runs, its worker cancels it. Return False if it had ended already.
 
         `by` names the actor for the log.
         """
@@ -111,14 +111,14 @@ class Task(Generic[R_co]):
         return before.ended_at is None and state in {"running", "canceled"}
 
     async def retry(self, *, by: str = "") -> bool:
-        """Put an ended task back in the queue, with fresh attempts; False: it has not ended, or its key is taken."""
+        """Put an ended task back in the queue, with fresh attempts; return False if it is live, or its key is taken."""
         store = await self._jobs.store()
         for info in (await store.info([self.id])).values():
             refuse_to_retry_a_run(info)
         return await store.retry(self.id, action("retry", by, "retried by hand"))
 
     async def run_now(self, *, by: str = "") -> None:
-        """Make it due at once, whatever delay or backoff it waits for; `WrongState`: it runs, or has ended.
+        """Make the task due at once, without the rest of its delay; raise `WrongState` if it runs or has ended.
 
         `by` names the actor for the log.
         """
@@ -143,13 +143,13 @@ class Task(Generic[R_co]):
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """Inside the job: the time for which a schedule enqueued it; None: a caller enqueued it."""
+        """Inside the job: the scheduled time for which it was enqueued; None if a caller enqueued it."""
         instant = decode_call(self._running("scheduled_for").lease.args).scheduled_for
         return None if instant is UNSET else datetime.fromtimestamp(instant, UTC)
 
     @property
     def fence(self) -> str:
-        """Inside the job: a token that no other run of any task has, for its own writes elsewhere."""
+        """Inside the job: a token that no other run of any task has, for its writes to other systems."""
         return self._running("fence").fence
 
     @property
@@ -160,8 +160,8 @@ class Task(Generic[R_co]):
     async def progress(self, value: Any, text: str | None = None) -> None:
         """Store how far the job is; call it inside the job. Raises `LeaseLost` if the job has lost its lease.
 
-        With a text, `info().progress` is `{"value": value, "text": text}`, else the value. While the database is away
-        it waits, for as long as the job may run.
+        With a text, `info().progress` is `{"value": value, "text": text}`, else the value. While the database is away,
+        this waits, as long as the job may run.
         """
         run = self._running("progress()")
         if run.completing is not None:
@@ -183,9 +183,9 @@ class Task(Generic[R_co]):
     async def complete(self, result: Any = None, *, connection: object) -> None:
         """End the job as done with this result, in the transaction of this connection; call it inside the job.
 
-        The end counts when the transaction is committed, together with whatever else it wrote; the job commits before
-        it returns. Rolled back, the attempt has failed. Raises `LeaseLost` if it has lost its lease, and then the
-        transaction cannot be committed.
+        The end counts once the transaction is committed, together with all its other writes; the job must commit before
+        it returns. If the transaction is rolled back, the attempt has failed. Raises `LeaseLost` if the job has lost
+        its lease; the transaction cannot be committed then.
         """
         run = self._running("complete()")
         instead = "task.sync.complete(…)"

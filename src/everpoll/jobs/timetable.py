@@ -106,12 +106,12 @@ def _local_time_before(after: float, zone: tzinfo) -> datetime:
     """Return a local time, without its zone, that is before every scheduled time after the instant."""
     local = datetime.fromtimestamp(after, zone)
     first, second = (local.replace(fold=fold).utcoffset() or timedelta() for fold in (0, 1))
-    # In an hour that will be repeated, local times of before come again.
+    # In an hour that a clock change will repeat, earlier local times come again.
     return (local - (first - second)).replace(tzinfo=None)
 
 
 def _instants(local: datetime, zone: tzinfo) -> tuple[float, ...]:
-    """Return when it is this local time: once; twice, if a clock change repeats it; never, if one skips it."""
+    """Return the instants of a local time: one; two if a clock change repeats it; none if one skips it."""
     first, second = (local.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     if first == second:
         return (first,)
@@ -119,12 +119,12 @@ def _instants(local: datetime, zone: tzinfo) -> tuple[float, ...]:
 
 
 class Due(Struct, frozen=True):
-    """What a schedule does now."""
+    """The decision of a schedule at one instant."""
 
     times: tuple[float, ...]
-    """To be enqueued."""
+    """The scheduled times to enqueue."""
     last: float
-    """Scheduled times up to here are dealt with."""
+    """Scheduled times up to this instant are done."""
     next_at: float
     """The next scheduled time; may be in the past."""
 

@@ -5,7 +5,8 @@
     replace    a waiting task takes the new arguments, delay and priority; a running one goes on, and the key
                passes to a new task
 
-Promises: a job without these options pays nothing for them. Options that make no sense are refused at registration.
+Promises: these options cost nothing for jobs without them. Options that contradict each other are refused at
+registration.
 """
 
 import inspect
@@ -35,7 +36,7 @@ class KeyRules:
 
     @classmethod
     def of(cls, where: str, options: Mapping[str, Any]) -> "KeyRules | None":
-        """Return the rules that a job registers; None: it has no options for keys."""
+        """Return the rules of a job; None if it has no options for keys."""
         of_call = options.get("key")
         if of_call is not None and not callable(of_call):
             raise BadInput(
@@ -58,7 +59,7 @@ class KeyRules:
         return rules
 
     def key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """Return the key that the job gives this call; None: no key."""
+        """Return the key of a call by the job's `key=`, or None."""
         if self.of_call is None:
             return None
         try:
@@ -68,16 +69,14 @@ class KeyRules:
         return None if key is None else checked_key(self.where, key)
 
     def unique(self, *, together: bool) -> Unique | None:
-        """Return how the store handles a taken key; None: as it does by default. `together`: the task is one of
-        several.
-        """
+        """Return how the store handles a taken key, or None for the default; `together`: the task is one of several."""
         rejects_all = together and self.on_conflict == "reject"
         if self.on_conflict != "replace" and self.for_s is None and not rejects_all:
             return None
         return Unique(self.on_conflict, self.for_s, rejects_all)
 
     def refuse(self, task: NewTask, enqueued: Enqueued, handle: Callable[[int], Any]) -> None:
-        """Raise `KeyTaken` where this enqueue rejects, and another task has its key."""
+        """Raise `KeyTaken` if this enqueue has on_conflict="reject" and another task has its key."""
         if self.on_conflict != "reject" or enqueued.is_new or task.key is None or enqueued.id == 0:
             return
         window = "" if self.for_s is None else f" or had it within the last {human(self.for_s)}"
@@ -85,7 +84,7 @@ class KeyRules:
         raise KeyTaken(says, handle(enqueued.id))
 
     def refuse_repeats(self, tasks: Sequence[NewTask]) -> None:
-        """Raise `BadInput` where two tasks of one call have the same key, and the call rejects taken keys."""
+        """Raise `BadInput` if the call has on_conflict="reject" and two of its tasks have the same key."""
         keys = [task.key for task in tasks if task.key is not None]
         if self.on_conflict == "reject" and len(set(keys)) < len(keys):
             twice = next(key for place, key in enumerate(keys) if key in keys[:place])

@@ -1,11 +1,11 @@
-"""Verdicts: what an error means for the next attempt, by `fatal=`, `classify=`, Retry-After and `Hopeless`.
+"""Verdicts: decide about the next attempt after an error, by `fatal=`, `classify=`, Retry-After and `Hopeless`.
 
     classify(error) says "fatal", "transient" or a duration ──▶ that
     it says None, or there is no classify ──▶ Hopeless or one of fatal= ──▶ failed at once
                                               anything else ──▶ after the backoff, not before Retry-After
 
-Promises: the last attempt is the last, whatever an error is called. A `classify` that raises, or says something else,
-decides nothing; the trail says so.
+Promises: no verdict allows more attempts than the job has. A `classify` that raises, or returns another value, is
+ignored; the trail says so.
 """
 
 import inspect
@@ -23,22 +23,22 @@ Classify = Callable[[BaseException], Literal["fatal", "transient"] | Duration | 
 
 
 class Verdict(Struct, frozen=True):
-    """What an error means."""
+    """The meaning of an error for the next attempt."""
 
     is_fatal: bool = False
     delay_s: float | None = None
-    """In place of the backoff."""
+    """The delay in place of the backoff; None: the backoff decides."""
     at_least_s: float = 0.0
-    """The remote asks not to be asked earlier."""
+    """The shortest delay that the remote allows."""
     why: str = ""
-    """For the trail."""
+    """The reason, for the trail."""
 
 
 ORDINARY = Verdict()
 
 
 class ErrorRules:
-    """What one job says about its errors."""
+    """The rules of one job about its errors."""
 
     def __init__(self, where: str, fatal: object, classify: object) -> None:
         self._fatal: tuple[type[BaseException], ...] = (Hopeless, *_classes(where, fatal))
@@ -47,14 +47,14 @@ class ErrorRules:
         self._classify: Any = classify
 
     def judge(self, error: BaseException) -> Verdict:
-        """Return what the error means."""
+        """Return the verdict on the error."""
         flaw = ""
         if self._classify is not None:
             try:
                 said = self._classify(error)
                 if said is not None:
                     return _said(said, error)
-            except Exception as broken:  # noqa: BLE001 - the job's own error must not be lost over it
+            except Exception as broken:  # noqa: BLE001 - the job's own error must not be lost
                 flaw = f"classify= decided nothing: {described(broken)['type']}: {described(broken)['error']}"
         if isinstance(error, self._fatal):
             return Verdict(is_fatal=True, why=f"{type(error).__name__} is fatal")
@@ -76,7 +76,7 @@ def _said(said: object, error: BaseException) -> Verdict:
 
 
 def _with_retry_after(error: BaseException, flaw: str) -> Verdict:
-    # Loaded when the first job fails: most of the room for HTTP comes with it.
+    # Loaded when the first job fails: it imports most of the package for HTTP.
     from everpoll.http.retry_after import retry_after_s  # noqa: PLC0415
 
     wait_s = retry_after_s(error)

@@ -1,9 +1,10 @@
-"""Versions of a job's arguments: what turns the arguments of waiting tasks into those that the function has now.
+"""Versions of a job's arguments: converts the arguments of waiting tasks to those that the function takes now.
 
     enqueued with version 1 ──migrate(1, 2)──▶ ──migrate(2, 3)──▶ run by version 3
     enqueued with version 4 ──▶ waits for a worker that has version 4
 
-Promises: steps lead upwards only, one from each version. A step that is missing fails the task clearly, at once.
+Promises: a step converts to a later version, and there is one from each version. If a step is missing, the task fails
+at once with a clear error.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ Step = Callable[[Sequence[Any], dict[str, Any]], tuple[Sequence[Any], dict[str, 
 
 
 class Versions:
-    """The version of one job, and the steps that lead to it."""
+    """The version of one job's arguments, and the steps from earlier versions."""
 
     def __init__(self, where: str, version: object) -> None:
         self._where = where
@@ -27,7 +28,7 @@ class Versions:
         self._steps: dict[int, tuple[int, Step]] = {}
 
     def add(self, start: int, end: int, step: Step) -> None:
-        """Register a step; raise `BadInput` for one that leads nowhere."""
+        """Register a step; raise `BadInput` if it does not convert to a later version, or there is one already."""
         start, end = (_version(f"{self._where}: migrate", one) for one in (start, end))
         if not start < end <= self.version:
             raise BadInput(

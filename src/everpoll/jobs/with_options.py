@@ -1,7 +1,7 @@
 """`job.options(delay="5s")`: a job with options of its own for the calls that follow.
 
-For type checkers this is the way to options: `job.options(delay="5s").enqueue(…)` is checked against the function's own
-parameters, which `job.enqueue(…, delay="5s")` is not.
+Type checkers check `job.options(delay="5s").enqueue(…)` against the parameters of the function, but not
+`job.enqueue(…, delay="5s")`.
 """
 
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class JobWithOptions(Generic[P, R]):
-    """A job, and what `enqueue` takes beside its arguments."""
+    """A job with options of `enqueue`."""
 
     __slots__ = ("_job", "_options")
 
@@ -42,7 +42,7 @@ class JobWithOptions(Generic[P, R]):
 
 
 class SyncJobWithOptions(Generic[P, R]):
-    """The same for programs without an event loop."""
+    """A job with options of `enqueue`, for programs without an event loop."""
 
     __slots__ = ("_job", "_options")
 

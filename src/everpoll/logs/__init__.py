@@ -1,6 +1,6 @@
-"""Logs for machines and people: which task a record is about, and how records become lines.
+"""Logs for machines and people: adds the task to log records, and formats records as lines.
 
-`everpoll run` uses all of it. A program that sets up `logging` by itself attaches what it wants:
+`everpoll run` uses all of it. A program that sets up `logging` by itself can use parts of it:
 
     handler.addFilter(TaskFields())         # %(task)s, %(task_id)s, … in any formatter
     handler.setFormatter(JsonLines())       # one JSON object a line

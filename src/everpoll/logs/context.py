@@ -1,8 +1,8 @@
-"""Which task the code that runs now works for, kept in a context variable.
+"""Context: the task for which the current code runs, in a context variable.
 
-Promises: the engine sets it for each run of a job, each look and each row, and a loop for each of its runs. Threads in
-which plain functions run, and asyncio tasks that a handler starts, see it as well. Reading it costs nothing while no
-record is written: the fields are put together when a record asks for them.
+Promises: the engine sets it for each run of a job, each look and each row, and a loop sets it for each of its runs.
+Threads in which plain functions run, and asyncio tasks that a handler starts, can read it. The fields are made only
+when a record is written.
 """
 
 from contextvars import ContextVar
@@ -12,7 +12,7 @@ Fields = dict[str, Any]
 
 
 class Subject(Protocol):
-    """What a record can be about."""
+    """A task, or a loop, that a record can be about."""
 
     def log_fields(self) -> Fields:
         """Return its fields: `task_id`, `kind`, `name` and so on."""
@@ -20,7 +20,7 @@ class Subject(Protocol):
 
 
 class Labels:
-    """A subject with fields that are known beforehand."""
+    """A subject with fixed fields."""
 
     __slots__ = ("_fields",)
 
@@ -28,7 +28,7 @@ class Labels:
         self._fields = fields
 
     def log_fields(self) -> Fields:
-        """Return the fields as they were given."""
+        """Return the fixed fields."""
         return self._fields
 
 
@@ -42,5 +42,5 @@ def task_fields() -> Fields:
 
 
 def about(**fields: Any) -> dict[str, Fields]:
-    """Return the `extra=` of a record that is about this task, wherever it is written."""
+    """Return the `extra=` of a record that is about this task, for code that runs outside the task."""
     return {"task_fields": fields}

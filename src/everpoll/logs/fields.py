@@ -1,7 +1,7 @@
-"""The fields of a log record: what its writer said, and what the context knows.
+"""The fields of a log record: those of its `extra=`, and those of the context.
 
-Promises: the writer's word wins. A record that passes the filter keeps its fields when a formatter in another thread
-reads it later, as behind a `QueueHandler`.
+Promises: fields of `extra=` win over those of the context. A record that passes the filter keeps its fields when a
+formatter in another thread reads it later, as behind a `QueueHandler`.
 """
 
 import logging
@@ -20,22 +20,22 @@ ATTRIBUTES = {
     "outcome": "outcome",
     "error_type": "error_type",
 }
-"""Each field, and the attribute of the record that has it. `name` is taken: it is the logger's."""
+"""The attribute of the record for each field. `name` is used already: it is the logger's name."""
 NO_TASK = "-"
 
 
 def fields_of(record: logging.LogRecord) -> Fields:
-    """Return the fields of a record, those that are None left out."""
+    """Return the fields of a record that are not None."""
     given = getattr(record, "task_fields", None)
     found = task_fields()
     if isinstance(given, dict):
-        # A record about another task than that of the context has nothing to do with the context.
+        # If the record is about another task than the context, the context's fields do not belong to it.
         found = {**found, **given} if given.get("task_id") in {None, found.get("task_id")} else given
     return {name: value for name, value in found.items() if value is not None}
 
 
 def label_of(fields: Fields) -> str:
-    """Return what people call the task: "audit#7", "loop prices"."""
+    """Return the label of the task for people: "audit#7", "loop prices"."""
     name = fields.get("key") or fields.get("name")
     if "task_id" not in fields:
         return NO_TASK if name is None else f"{fields.get('kind', 'task')} {name}"
@@ -43,10 +43,10 @@ def label_of(fields: Fields) -> str:
 
 
 class TaskFields(logging.Filter):
-    """Lets every record pass, and says which task it is about.
+    """Lets every record pass, and sets attributes that say which task it is about.
 
     Sets `task` (a label such as "audit#7", or "-") and `task_id`, `task_kind`, `task_name`, `task_queue`, `task_key`,
-    `task_attempt`, `task_worker`, `duration_s`, `outcome`, `error_type`, each None where it is not known. Add it to a
+    `task_attempt`, `task_worker`, `duration_s`, `outcome`, `error_type`, each None if it is unknown. Add it to a
     handler, not to a logger: filters of a logger do not see the records of the loggers below it.
     """
 

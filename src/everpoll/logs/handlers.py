@@ -1,4 +1,4 @@
-"""The handler that `everpoll run` logs with, and that other programs may use."""
+"""The log handler of `everpoll run`, which other programs may use, too."""
 
 import logging
 import os
@@ -15,8 +15,8 @@ KINDS = ("pretty", "json")
 def log_handler(kind: str | None = None, stream: TextIO | None = None) -> logging.Handler:
     """Return a handler that writes to a stream, by default standard error.
 
-    `kind` is "pretty" for people or "json" for machines; by default `$EVERPOLL_LOG`, then "pretty". Pretty means
-    colours and the terminal's width on a terminal, and one plain line a record elsewhere.
+    `kind` is "pretty" for people or "json" for machines; by default `$EVERPOLL_LOG`, then "pretty". On a terminal,
+    pretty has colours and the terminal's width; elsewhere, it writes one plain line for each record.
     """
     kind = os.environ.get("EVERPOLL_LOG") or "pretty" if kind is None else kind
     if kind not in KINDS:

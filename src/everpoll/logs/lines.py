@@ -1,9 +1,9 @@
 """Log lines: a record as text for people, or as a JSON object for machines.
 
-Promises: text of others in a record (an error's message, a server's words) is shown and not obeyed: no control
-character reaches the terminal, and no line of it can be taken for a record of its own. Passwords in addresses, bearer
-tokens and what a field's name says is a secret come out as ***. No record is lost: neither one with arguments that do
-not fit its text, nor one that cannot be encoded (a lone surrogate) or turned into JSON. Never wraps, pads or colours.
+Promises: text from remotes in a record (an error's message, a server's answer) cannot control the terminal: control
+characters are escaped, and further lines are indented, so that none looks like a record. Passwords in addresses, bearer
+tokens and values of fields with the name of a secret become ***. No record is lost: neither one with arguments that do
+not fit its text, nor one that cannot be encoded (a lone surrogate) or written as JSON. Never wraps, pads or colours.
 """
 
 import json
@@ -21,9 +21,9 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class PlainLines(logging.Formatter):
-    """One line a record: time (UTC), level, logger, message, then the task's fields as `name=value`.
+    """One line for each record: time (UTC), level, logger, message, then the task's fields as `name=value`.
 
-    Further lines of a message, and a traceback, follow indented.
+    Further lines of the message, and the traceback, follow with an indentation.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -48,7 +48,7 @@ class TerminalLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the task's fields, what `extra=` said, the traceback."""
+    """One JSON object a record: time, level, logger, message, the task's fields, those of `extra=`, traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as JSON."""
@@ -68,15 +68,15 @@ class JsonLines(logging.Formatter):
 
 
 def _said(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """Return message and traceback as they may be shown."""
+    """Return message and traceback, without control characters and secrets."""
     traceback = _traceback(formatter, record)
     text = _message(record) + (f"\n{traceback}" if traceback else "")
     return visible(_safe(text))
 
 
 def _safe(value: Any) -> Any:
-    """Return a text, or texts in JSON, without secrets."""
-    # Here: a command that lists jobs imports the context of this room, and needs no HTTP.
+    """Return a text, or JSON with texts, without secrets."""
+    # Imported here: a command that lists jobs imports the context of this package, and needs no HTTP.
     from everpoll.http.stored_secrets import without_secrets  # noqa: PLC0415
 
     return without_secrets(value)
@@ -91,7 +91,7 @@ def _message(record: logging.LogRecord) -> str:
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     if record.exc_info and not record.exc_text:
-        # Kept, as `logging.Formatter` does: other handlers need not format it again.
+        # Kept in the record, as `logging.Formatter` does, so that other handlers need not format it again.
         record.exc_text = formatter.formatException(record.exc_info)
     stack = formatter.formatStack(record.stack_info) if record.stack_info else ""
     return "\n".join(one for one in (record.exc_text, stack) if one)
@@ -103,16 +103,16 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _value(value: object) -> str:
-    """Return a value without a space in it, or in quotes."""
+    """Return the value as text, in quotes if it has a space in it."""
     text = str(value)
     return text if text and not any(one in text for one in ' "=\n\t') else json.dumps(text, ensure_ascii=False)
 
 
 def _as_json(value: Any) -> Any:
-    """Return a value of the user's own as JSON has it: a circle, NaN or an object without a text is named instead."""
+    """Return a user's value as JSON. A cycle, NaN or an object without a text is replaced by the name of its type."""
     if value is None or isinstance(value, str | bool | int):
         return value
     try:
         return json.loads(json.dumps(value, allow_nan=False, default=str))
-    except Exception:  # noqa: BLE001 - whatever it is, the record is worth more than the value
+    except Exception:  # noqa: BLE001 - the record must be written, without the value if necessary
         return f"({type(value).__name__} that is not JSON)"

@@ -1,4 +1,4 @@
-"""Any number of deadlines behind one timer of the event loop.
+"""Deadlines: any number of them share one timer of the event loop.
 
 Promises: setting a deadline replaces the item's previous one; a deadline that was replaced or cleared never fires;
 without deadlines there is no timer. A deadline costs 128 bytes; a `call_later` of its own would cost 216. At most BATCH

@@ -366,7 +366,9 @@ class Loop:
         try:
             return datetime.fromtimestamp(self._loops._wall() + instant - self._loops.now(), UTC)
         except (OverflowError, ValueError, OSError):
-            return datetime.max.replace(tzinfo=UTC)  # Ten years, slowed down a thousand times, leave the calendar.
+            return datetime.max.replace(
+                tzinfo=UTC
+            )  # A long delay with a large slowdown may exceed the last date of a calendar.
 
 
 def _answer(future: "asyncio.Future[Outcome] | None", outcome: Outcome) -> None:

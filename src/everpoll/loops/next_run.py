@@ -14,7 +14,10 @@ from everpoll.policy import LONGEST_S, spread, spread_up
 
 
 def floor_s(state: LoopState, now: float) -> float:
-    """Return how long a Retry-After still holds. Only a new result of the function ends it, not a skip or a cancel."""
+    """Return how long a Retry-After still holds.
+
+    A skip or a cancel does not end it; a new result of the function does.
+    """
     return 0.0 if state.not_before is None else max(0.0, state.not_before - now)
 
 

@@ -164,7 +164,7 @@ class Loops(Mapping[str, Loop]):
     def pause_unless(self, looking: Callable[[], bool | Awaitable[bool]], every: Duration = "1s") -> Loop:
         """Call `looking` regularly; while it returns False, every loop is paused for the reason `hidden`."""
         if not callable(looking):
-            raise BadInput(f"pause_unless({shown(looking)}): give it a function that says whether anyone is looking")
+            raise BadInput(f"pause_unless({shown(looking)}): give it a function that says whether a viewer is present")
 
         async def ask() -> None:
             try:

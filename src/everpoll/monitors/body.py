@@ -53,7 +53,7 @@ class MediaType(msgspec.Struct, frozen=True):
     is_health_json: bool = False
     is_spring: bool = False
     charset: str | None = None
-    """Another charset than UTF-8; UTF-16 and UTF-32 are recognised by their bytes."""
+    """Another charset than UTF-8; UTF-16 and UTF-32 are recognized by their bytes."""
 
 
 def media_type(content_type: str | None) -> MediaType:

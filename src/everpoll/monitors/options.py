@@ -86,7 +86,7 @@ class ServiceOptions(TypedDict, total=False):
     every: Duration
     """The time from the start of one look to the start of the next. Default: 30 seconds."""
     format: str
-    """The format of the body; "auto" recognises all formats."""
+    """The format of the body; "auto" recognizes all formats."""
     mapping: dict[str, Any] | None
     """Where names and statuses are in a body of your own shape."""
     depends_on: Iterable[str]

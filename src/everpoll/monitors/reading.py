@@ -127,7 +127,7 @@ def _read_named(data: bytes, name: str, into: Gathering) -> Status | None:
 
 
 def _read_recognised(data: bytes, media: bodies.MediaType, into: Gathering) -> tuple[str, Status | None]:
-    """Return the format that recognises the body, and the service's status in it."""
+    """Return the format that recognizes the body, and the service's status in it."""
     in_text = format_of_text(data) if not data.startswith(b"{") else None
     if in_text is not None:
         return in_text, _read_named(data, in_text, into)

@@ -1,7 +1,7 @@
 """Policies: pure decisions about waits, retries, budgets, breakers, rates and evidence.
 
-Promises: every answer follows from the arguments alone; a state goes in and a new one comes out. Never reads a clock,
-draws a number, logs or waits; the rooms above do that.
+Promises: every answer depends on the arguments alone; a function takes a state and returns a new one. Never reads a
+clock, draws a random number, logs or waits; the packages that use this one do that.
 """
 
 from everpoll.policy.adaptive import Adaptive

@@ -1,8 +1,7 @@
 """Backoff: how long the nth wait lasts.
 
 Promises: wait n lasts initial * factor ** max(0, n - steady), at most the cap; it never shrinks as n grows, and never
-overflows, whatever n is. Jitter moves the capped wait and is never carried into the next one. Never counts: the caller
-passes n.
+overflows. Jitter changes the capped wait, and does not affect the next one. Never counts: the caller passes n.
 
         steady=0   2 4 8 …    growth begins with the first wait (initial="1s")
         steady=1   1 2 4 …    the first wait is the initial one
@@ -20,7 +19,7 @@ from everpoll.policy.jitter import Rng, spread, spread_up
 
 def growth(factor: float, exponent: float) -> float:
     """Return factor ** exponent for a factor of at least 1; infinity if that exceeds the range of floats."""
-    # 1 ** n is 1 even for an n that no float can hold, where pow would give up.
+    # 1 ** n is 1 even for an n that is too large for a float, for which pow raises OverflowError.
     if factor == 1:
         return 1.0
     try:
@@ -74,10 +73,10 @@ class Backoff:
         return min(self.initial_s * growth(self.factor, max(0, n - self.steady)), self.cap_s)
 
     def delay(self, n: int, rng: Rng | None = None, *, at_least_s: float = 0.0, at_most_s: float = math.inf) -> float:
-        """Wait n with jitter, not below a server's Retry-After, not beyond what remains to the deadline.
+        """Return wait n with jitter, at least a server's Retry-After, and at most the time until the deadline.
 
-        The floor is not clipped by the cap, because calling earlier gets a client banned. The deadline wins over
-        everything. A generator is asked exactly once; without one there is no jitter.
+        The cap does not limit `at_least_s`, because calling earlier gets a client banned; `at_most_s` limits
+        everything. `rng` is called exactly once; without it there is no jitter.
         """
         wait_s = self.wait_s(n)
         delay_s = max(wait_s, at_least_s) if rng is None else self._spread(wait_s, at_least_s, rng.random())
@@ -85,5 +84,5 @@ class Backoff:
 
     def _spread(self, wait_s: float, at_least_s: float, chance: float) -> float:
         delay_s = spread(wait_s, self.jitter, chance)
-        # Clients that would land below the floor are spread above it: all of them at the floor would be a stampede.
+        # Delays below the floor are spread above it: otherwise all clients would call at once, exactly at the floor.
         return spread_up(at_least_s, self.jitter, chance) if delay_s < at_least_s else delay_s

@@ -6,8 +6,9 @@
        │                            └── probe failed, or gave no answer ┘  │
        └────────────────────────────────── probe succeeded ────────────────┘
 
-Promises: at most one probe is out at a time, and one that is silent for a whole cooldown counts as failed, so that a
-crashed prober cannot lock the breaker for ever. Never calls anything: the caller calls, and reports the result.
+Promises: at most one probe is under way at a time. A probe without a result for a whole cooldown counts as failed, so
+that a caller that crashed cannot lock the breaker for ever. Never calls anything: the caller calls, and reports the
+result.
 """
 
 from dataclasses import dataclass, replace
@@ -27,20 +28,20 @@ class BreakerPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """Failures in a row, when it opened, when its probe left; `BreakerState()` is closed."""
+    """Failures in a row, when the breaker opened, when its probe began; `BreakerState()` is closed."""
 
     failures: int = 0
     opened_at: float | None = None
     probe_at: float | None = None
 
 
-# One value for all that work: 100,000 healthy loops share it.
+# 100,000 healthy loops share this one value.
 _CLOSED = BreakerState()
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Breaker:
-    """Opens after that many failures in a row and rests for the cooldown: `Breaker(10, "5m")`."""
+    """Opens after this many failures in a row, for the cooldown: `Breaker(10, "5m")`."""
 
     failures: int
     cooldown_s: float
@@ -81,7 +82,7 @@ class Breaker:
         """Record a failed call: the Nth in a row opens the breaker, a failed probe restarts the cooldown."""
         failures = state.failures + 1
         opens = failures >= self.failures if state.opened_at is None else state.probe_at is not None
-        # A call that left before the breaker opened and fails after must not prolong the cooldown.
+        # A call that began before the breaker opened and fails later must not prolong the cooldown.
         return BreakerState(failures, now if opens else state.opened_at)
 
     def abandoned(self, state: BreakerState) -> BreakerState:
@@ -98,5 +99,5 @@ class Breaker:
     def _without_lost_probe(self, state: BreakerState, now: float) -> BreakerState:
         if state.probe_at is None or now < state.probe_at + self.cooldown_s:
             return state
-        # The cooldown counts from when the probe was due back, not from now: noticing late does not prolong it.
+        # The cooldown counts from the end of the probe's own cooldown, not from now: a late call must not prolong it.
         return BreakerState(state.failures + 1, state.probe_at + self.cooldown_s)

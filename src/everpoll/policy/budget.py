@@ -1,7 +1,7 @@
 """Budget: how long, and how often, a watch may look at an operation before it gives up.
 
-Promises: says which budget is spent, with its figure and the actual one; a budget that is not spent has time left.
-Never measures: elapsed time and looks are handed in, counted from the persisted start.
+Promises: the reason names the budget that is spent, its limit and the actual value. Never measures: the caller passes
+the elapsed time and the looks, counted from the stored start.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Clock: the two times that everpoll reads, behind one protocol that callers implement.
 
-Promises: `now` only ever goes forward and is what decisions are made with; `wall` is what people are shown, and may
-jump. Never read in this room: policies take `now` as a number.
+Promises: `now` never goes back, and decisions use it; `wall` is for display, and may jump. Policies never read a clock:
+they take `now` as a number.
 """
 
 from typing import Protocol

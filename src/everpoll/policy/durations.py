@@ -1,7 +1,7 @@
 """Durations: "250ms", "30s", "1h30m", a number of seconds or a timedelta, read into seconds and written for people.
 
-Promises: whatever is read is a finite float from 0 to ten years, and text is read exactly ("1.005s" is 1.005);
-anything else raises `BadDuration` with the parameter's name, the value, what is wrong and what is accepted.
+Promises: the result is a finite float from 0 to ten years, and text is read exactly ("1.005s" is 1.005). Any other
+value raises `BadDuration` with the parameter's name, the value, what is wrong and what is accepted.
 Never guesses a unit, and reads text of any length in linear time.
 """
 
@@ -27,7 +27,7 @@ _SECONDS_IN = {
     "s": Fraction(1),
     "ms": Fraction(1, 1000),
 }
-# Room for every unit with a dozen digits; a longer text is not a duration, and is not parsed.
+# Enough for every unit with a dozen digits; a longer text is not parsed.
 _LONGEST_TEXT_CHARS = 64
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([^\s0-9.]*)\s*")
 

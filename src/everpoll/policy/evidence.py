@@ -1,11 +1,12 @@
 """Evidence: when a sighting counts, and when it is time to look for one.
 
-Promises: `Confirm` believes only what was seen several times in a row, far enough apart; a contrary sighting starts
-over, an unknown one changes nothing. `Gate` opens not before a time, and then not too often. Never looks: what was
-seen, and when, is handed in.
+Promises: `Confirm` confirms only what was seen several times in a row, far enough apart; a contrary sighting resets the
+count, an unknown one changes nothing. `Gate` opens at a time, and then at most so often. Never looks itself: the caller
+passes what it saw, and when.
 
-A hint is the instant at which a look could first make a difference. It may have passed already (the look it asked
-for saw nothing): only a hint that lies ahead may shorten a wait, else a remote that answers "unknown" is hammered.
+A hint is the earliest instant at which a look can change something. It may lie in the past, if a look at that time saw
+nothing. Only a hint in the future may shorten a wait: otherwise looks would follow one another without a pause at a
+remote that answers "unknown".
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Confirm:
         return f"Confirm(times={self.times}, gap={human(self.gap_s)!r})"
 
     def observe(self, state: Confirmation, seen: bool | None, now: float) -> tuple[Confirmation, bool]:
-        """Return the state after this observation, and whether it is a sighting that stands confirmed."""
+        """Return the state after this observation, and True if the sighting is confirmed."""
         if seen is None:
             return state, False
         if seen is False:
@@ -59,7 +60,7 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Gate:
-    """Not before that much run time, and at most that often: `Gate(after="5s", every="15s")`."""
+    """Opens once the run is `after` old, and then at most once per `every`: `Gate(after="5s", every="15s")`."""
 
     after_s: float
     every_s: float
@@ -72,7 +73,7 @@ class Gate:
         return f"Gate(after={human(self.after_s)!r}, every={human(self.every_s)!r})"
 
     def due(self, last_at: float | None, started_at: float, now: float) -> bool:
-        """Return whether to pass now, having passed last at that instant, or never."""
+        """Return True if the gate is open now. `last_at` is when it was last passed; None: never."""
         return now >= self.hint_at(last_at, started_at)
 
     def hint_at(self, last_at: float | None, started_at: float) -> float:

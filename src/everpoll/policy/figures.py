@@ -1,6 +1,6 @@
-"""Figures: the plain numbers that a policy takes, checked once, where they enter.
+"""Figures: checks the numbers that users pass to policies.
 
-Promises: a number that passes is finite and within its bounds; one that does not raises `BadInput` with the
+Promises: a number that is accepted is finite and within its bounds; any other value raises `BadInput` with the
 parameter's name, the value and what to write instead. Never rounds, never converts text.
 """
 
@@ -32,7 +32,7 @@ def whole_number(value: int, *, name: str, accepted: str, at_least: int) -> int:
 
 
 def shown(value: object) -> str:
-    """Return how an error message shows a value: its repr, cut so that no input can flood a log."""
+    """Return a value as error messages show it: its repr, cut to a length that fits a log."""
     try:
         text = repr(value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value)
     except Exception:  # noqa: BLE001 - an int of more than 4300 digits, or a user's repr that raises

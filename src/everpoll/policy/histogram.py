@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 BASE = 1.1
-"""Each bucket reaches a tenth further than the one before it: 1 us to 1 h are 231 buckets."""
+"""The upper bound of each bucket is a tenth higher than that of the one before: 1 us to 1 h takes 231 buckets."""
 ERROR = (BASE - 1) / (BASE + 1)
 """The largest relative error of a percentile: 4.8 %."""
 
@@ -119,7 +119,7 @@ def _append(packed: bytearray, number: int) -> None:
 
 def _pairs(packed: bytes) -> Iterable[tuple[int, int]]:
     """Return the buckets of an encoded histogram, and their counts."""
-    # Where every number is below 128, each is one byte: that takes the interpreter no step of its own.
+    # If every number is below 128, each is one byte, and no Python code runs for each of them.
     return zip(accumulate(packed[::2]), packed[1::2], strict=False) if packed.isascii() else _long_pairs(packed)
 
 

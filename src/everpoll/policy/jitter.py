@@ -1,7 +1,7 @@
-"""Jitter: moves a delay by chance, so that tasks that began together do not stay together.
+"""Jitter: changes a delay by a random amount, so that tasks that began together do not stay together.
 
-Promises: within ± jitter of the delay, and never below a floor when it spreads upward. Never draws: the chance, a
-number from 0 up to 1, is handed in, so that a seed replays every delay.
+Promises: the result is within ± jitter of the delay; `spread_up` never makes it shorter. Never draws a random number:
+the caller passes `chance`, from 0 up to 1, so that a seed replays every delay.
 """
 
 from typing import Protocol

@@ -4,10 +4,10 @@
                                   ▲                           │
                                   └─ the watcher was cut off ─┘   the watch starts over
 
-The watcher is the worker that judges. A worker is dead if it does not beat for a whole lease while the watcher does. An
-outage that both share (the database is away, frozen or restarted, a pooler hangs, a machine is paused) also stops the
-watcher's own beats. So after a gap in its own beats the watcher starts over. The wall clock is not used: a step of it
-declares no worker dead. A verdict names the beat number that stood still, so it has no effect if that worker beats
+The watcher is the worker that judges. Another worker is dead if it does not beat for a whole lease while the watcher
+does. An outage that both share (the database is away, frozen or restarted, a pooler hangs, a machine is paused) also
+stops the watcher's own beats, so after a gap in its own beats the watcher starts over. The wall clock is not used, so a
+step of it has no effect. A verdict names the beat number that has not changed: it has no effect if that worker beats
 before the verdict reaches the store.
 
 Promises: a worker that beats at least every half of its lease, while the watcher does too, is never called dead. One
@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 GAP_SHARE = 0.5
-"""Of the other's lease: a longer gap between two looks of the watcher may have been an outage that both shared."""
-LOOKS_PER_LEASE = 3
-"""How often per lease the watcher looks at a worker with a beat number that stands still."""
+"""A share of the other worker's lease: a longer gap between two beats of the watcher may have been a shared outage."""
+CHECKS_PER_LEASE = 3
+"""How often per lease the watcher checks a worker whose beat number does not change."""
 
 
 class OtherWorker(NamedTuple):
-    """Another worker, as one beat shows it."""
+    """Another worker, as the answer to one beat describes it."""
 
     incarnation: int
     beats: int
@@ -33,7 +33,7 @@ class OtherWorker(NamedTuple):
 
 
 class Standstill(NamedTuple):
-    """A beat number, and when the watcher saw it first, by the watcher's steady clock."""
+    """A beat number, and when the watcher first saw it, by the watcher's monotonic clock."""
 
     beats: int
     since: float
@@ -43,28 +43,28 @@ class Standstill(NamedTuple):
 class Observations:
     """What the watcher has seen of the other workers."""
 
-    looked_at: float | None = None
-    """When the last look that was answered was sent."""
+    asked_at: float | None = None
+    """When the watcher sent its last beat that was answered."""
     standstills: Mapping[int, Standstill] = field(default_factory=dict)
 
 
 class Verdict(NamedTuple):
-    """The result of one look."""
+    """The result of one beat."""
 
     observations: Observations
     dead: tuple[tuple[int, int], ...]
-    """Incarnations, each with the number that stood still."""
-    look_again_s: float | None
-    """When to look again, counted from the answer, if that is needed sooner than usual."""
+    """Incarnations, each with the beat number that has not changed."""
+    check_again_s: float | None
+    """When to check again, in seconds after the answer, if that must be sooner than usual."""
 
 
 def judge(observations: Observations, asked_at: float, answered_at: float, others: Iterable[OtherWorker]) -> Verdict:
-    """Judge the others by a look that was sent and answered at these times of the watcher's steady clock.
+    """Judge the others by a beat that was sent and answered at these times of the watcher's monotonic clock.
 
-    The look happened somewhere between the two: a standstill counts from an answer to a question, and a gap from a
-    question to an answer.
+    The database read the beat numbers at some time between the two. So a standstill is measured from an answer to a
+    later `asked_at`, and a gap from an `asked_at` to a later answer.
     """
-    gap_s = None if observations.looked_at is None else answered_at - observations.looked_at
+    gap_s = None if observations.asked_at is None else answered_at - observations.asked_at
     standstills: dict[int, Standstill] = {}
     dead: list[tuple[int, int]] = []
     again_s: list[float] = []
@@ -74,7 +74,7 @@ def judge(observations: Observations, asked_at: float, answered_at: float, other
         if before is None or not is_still or gap_s is None or gap_s > other.lease_s * GAP_SHARE:
             standstills[other.incarnation] = Standstill(other.beats, answered_at)
             if is_still:
-                again_s.append(other.lease_s / LOOKS_PER_LEASE)
+                again_s.append(other.lease_s / CHECKS_PER_LEASE)
             continue
         standstills[other.incarnation] = before
         left_s = before.since + other.lease_s - asked_at
@@ -82,5 +82,5 @@ def judge(observations: Observations, asked_at: float, answered_at: float, other
             dead.append((other.incarnation, other.beats))
         else:
             due_s = before.since + other.lease_s - answered_at
-            again_s.append(max(0.0, min(due_s, other.lease_s / LOOKS_PER_LEASE)))
+            again_s.append(max(0.0, min(due_s, other.lease_s / CHECKS_PER_LEASE)))
     return Verdict(Observations(asked_at, standstills), tuple(dead), min(again_s, default=None))

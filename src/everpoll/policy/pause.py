@@ -1,6 +1,6 @@
-"""Pause: a set of reasons not to run; nothing runs until the last of them is gone.
+"""Pause: a set of reasons not to run; a loop runs again once all of them are removed.
 
-Promises: lifting one reason never lifts another; equal sets are the same object, so that 100,000 paused loops cost
+Promises: removing one reason never removes another; equal sets are the same object, so that 100,000 paused loops need
 one pointer each. After a pause, the loops with the shortest interval come first. Never runs or stops anything.
 """
 
@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 
 class PauseReason(StrEnum):
-    """Why a loop is paused: no viewer is looking, an operator paused it, or the process shuts down."""
+    """Why a loop is paused: no viewer is present, an operator paused it, or the process shuts down."""
 
     HIDDEN = "hidden"
     OPERATOR = "operator"
@@ -21,7 +21,7 @@ class PauseReason(StrEnum):
 PauseReasons: TypeAlias = frozenset[PauseReason]
 Key = TypeVar("Key")
 
-# Between two stale loops after a resume: 150 ms apart they do not arrive as one burst.
+# The time between two stale loops after a resume, so that they do not all run at once.
 STAGGER_S = 0.150
 
 _SHARED: dict[PauseReasons, PauseReasons] = {

@@ -1,6 +1,6 @@
 """Rate: how often something may be done, as a bucket of tokens.
 
-Promises: never more than `count` in any stretch of `per`, plus at most `count` tokens saved up while idle.
+Promises: never more than `count` calls in any period of `per`, plus at most `count` tokens saved up while idle.
 Never waits: returns how long the caller must wait.
 """
 

@@ -1,7 +1,7 @@
 """Replies: what a handler may return instead of a value: run again later, or cancel.
 
 Promises: values only, checked when they are made. A snoozed task runs again after the delay; the snooze uses no
-attempt and counts no failure. Never: sleeps, or cancels by itself; the worker does.
+attempt and counts no failure. Never sleeps or cancels: the worker does that.
 """
 
 from dataclasses import dataclass

@@ -74,7 +74,7 @@ class Rollup(Availability):
 
     @classmethod
     def merged(cls, rollups: Iterable["Rollup"]) -> "Rollup":
-        """Return one rollup of all."""
+        """Return one rollup of all of them."""
         tally = Tally()
         for rollup in rollups:
             tally.merge(rollup)

@@ -1,22 +1,22 @@
-"""Start window: how many tasks may start now, if any stretch of time has at most a given number of starts.
+"""Start window: how many tasks may start now, if at most a given number may start in any period of a given length.
 
     start ──▶ counts for `per` and a margin ──▶ forgotten
 
-Starts that follow one another within a 64th of the stretch are one span, which counts until its last start is old
-enough. So a window never has more than some 65 spans, however many starts it allows, and it errs on the safe side: by
-at most a 64th of the stretch.
+Starts within a 64th of the period are counted as one span, which counts until its last start is old enough. So a window
+has at most about 65 spans, however many starts it allows. A start may count too long, by at most a 64th of the period,
+never too short.
 
-Promises: never more than `limit` starts in any stretch of `per`, and nothing is saved up while nothing starts. Never
-reads a clock; instants and stretches are in one unit, whatever it is.
+Promises: never more than `limit` starts in any period of `per`; a time without starts allows no more later. Never reads
+a clock; instants and periods may be in any unit, but in the same one.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 SPANS = 64
-"""A stretch is cut into so many pieces."""
+"""The number of parts into which a period is divided."""
 MARGIN_SHARE, LONGEST_MARGIN_S = 0.05, 0.05
-"""A handler begins a little after its lease, and not always equally late: so much longer does each start count."""
+"""How much longer than `per` each start counts: a handler begins a little after its lease, by varying times."""
 
 
 class Span(NamedTuple):
@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 def window_s(per_s: float) -> float:
-    """Return how long a start counts: the stretch and the margin."""
+    """Return how long a start counts: the period and the margin."""
     return per_s + min(per_s * MARGIN_SHARE, LONGEST_MARGIN_S)
 
 
@@ -48,7 +48,7 @@ def opens_at(spans: Sequence[Span], window: float) -> float:
 
 
 def started(spans: Sequence[Span], now: float, count: int, per: float) -> list[Span]:
-    """Return the spans with so many more starts."""
+    """Return the spans with `count` more starts."""
     if spans and spans[-1].began > now - per / SPANS:
         last = spans[-1]
         return [*spans[:-1], Span(last.began, max(now, last.ended), last.starts + count)]

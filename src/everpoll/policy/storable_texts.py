@@ -1,4 +1,4 @@
-"""Which texts every database can keep as they are, what is wrong with others, and how to make them storable.
+"""Storable texts: which texts every database can store unchanged, and how to change the others so that it can.
 
 Promises: a text without a flaw is stored and read back unchanged by every store.
 
@@ -10,7 +10,7 @@ ERROR_LIMIT = 2_000
 
 
 def unstorable(text: str) -> str | None:
-    """Return what the text has that some database cannot keep; None: it can be kept."""
+    """Return what in the text some database cannot store; None if every database can store it."""
     try:
         text.isascii() or text.encode()
     except UnicodeEncodeError as error:
@@ -19,7 +19,7 @@ def unstorable(text: str) -> str | None:
 
 
 def flaw_of(value: object, limit: int) -> str | None:
-    """Return what keeps the value from being a text of 1 to `limit` characters that can be kept; None: it is one."""
+    """Return why the value is not a text of 1 to `limit` characters that can be stored; None if it is one."""
     if not isinstance(value, str):
         return f"is {'None' if value is None else 'of type ' + type(value).__name__}, not a text"
     if not value:
@@ -31,11 +31,11 @@ def flaw_of(value: object, limit: int) -> str | None:
 
 
 def storable(text: str, limit: int | None = None, *, keep_end: bool = False) -> str:
-    """Return the text as every database can keep it, cut to so many bytes.
+    """Return the text in a form that every database can store, cut to `limit` bytes.
 
-    Errors quote what they met: half characters, which UTF-8 cannot represent, and NUL, which databases cannot keep.
+    Texts of errors may contain half characters, which UTF-8 cannot represent, and NUL, which databases cannot store.
     """
     encoded = text.encode("utf-8", "backslashreplace").replace(b"\x00", b"\\x00")
     if limit is not None and len(encoded) > limit:
         encoded = encoded[-limit:] if keep_end else encoded[:limit]
-    return encoded.decode("utf-8", "ignore")  # a character that was cut in two goes
+    return encoded.decode("utf-8", "ignore")  # leaves out a character that was cut in two

@@ -1,12 +1,12 @@
-"""Visible texts: makes text of others safe for a terminal or a log: control characters are shown as escapes.
+"""Visible texts: makes text from remotes safe for a terminal or a log: control characters are shown as escapes.
 
-Promises: the result has no control character but tab and line feed, nothing that turns the direction of a line around,
-and nothing that UTF-8 cannot represent. Never changes any other character.
+Promises: the result has no control character except tab and line feed, none that changes the direction of a line, and
+none that UTF-8 cannot represent. Never changes any other character.
 """
 
 import re
 
-# Control characters but for tab and line feed, what turns the direction of a line around, and what cannot be encoded.
+# Control characters except tab and line feed, characters that change the direction, and those that cannot be encoded.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

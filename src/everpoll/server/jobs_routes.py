@@ -9,7 +9,7 @@ from everpoll.engine.actors import action
 from everpoll.engine.live_workers import ended_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
-from everpoll.engine.why_blocked import leading_to, why_blocked
+from everpoll.engine.why_blocked import predecessors_of, why_blocked
 from everpoll.errors import JobNotFound, TaskNotFound
 from everpoll.jobs.groups import group_info
 from everpoll.jobs.options import EnqueueOptions
@@ -124,8 +124,8 @@ async def explain_job(call: ApiCall) -> Why:
     """Answer `GET /api/jobs/{id}/why`."""
     store = await call.serving.store()
     task = await _found(store, _id(call), *SHOWN)
-    if task.blockers and (leading := await leading_to(store, task)) is not None:
-        return without_secrets_in(why_blocked(task, leading))
+    if task.blockers and (predecessors := await predecessors_of(store, task)) is not None:
+        return without_secrets_in(why_blocked(task, predecessors))
     workers = await store.workers()
     losses, queues = await store.losses(task.id), await store.queues()
     limit = None if task.limit is None else await store.limit(task.limit.key)
@@ -179,8 +179,8 @@ async def _detail(call: ApiCall, task_id: int) -> JobDetail:
 
 
 async def _detailed(call: ApiCall, store: Store, task: TaskInfo) -> JobDetail:
-    leading = await leading_to(store, task)
-    waits_for = () if leading is None else leading.first
+    predecessors = await predecessors_of(store, task)
+    waits_for = () if predecessors is None else predecessors.first
     group = await group_info(store, task)
     return job_detail(task, call.serving.app.jobs, await store.actions_of(task.id), waits_for, group)
 

@@ -10,16 +10,15 @@ Every implementation promises the same (one conformance suite proves it):
 - A lease belongs to one incarnation of one worker and carries a sequence that grows with every lease of the row.
   A settlement that does not match both changes nothing and is reported as lost.
 - A task is in exactly one place: live, or in history. It moves in the transaction that settles it.
-- Due times are decided by the store's own clock; callers only ever pass delays. No clock decides that a worker is
-  dead: another worker does, which has watched its beat number stand still (`policy/liveness.py`).
-- Higher priority first, then the earlier due time, then the earlier enqueued. A task that has been due for longer than
-  the worker's aging comes before those that have not, whatever its priority, and the oldest first. Where all that is
-  due has one priority, nothing ages.
-- A key has at most one live task of each kind; enqueueing it again answers with that one, or does what `Unique` says.
-- Of the tasks that share a limit, no more are leased at a time, and no more in any stretch of time, than it allows.
-  Running ones are counted from the leases themselves. Keys of limits take turns among equal priorities.
-- A cancel does not end a task that `cancels_itself`: it makes the task due, and its next lease says that it is
-  canceled.
+- The store's own clock decides about due times; callers pass delays only. No clock decides that a worker is dead:
+  another worker does, which has seen that its beat number does not change (`policy/liveness.py`).
+- A higher priority comes first, then an earlier due time, then an earlier enqueue. Tasks that have been due for longer
+  than the worker's aging come before all others, the oldest first. If all due tasks have the same priority, aging has
+  no effect.
+- A key has at most one live task of each kind; enqueueing it again returns that task, or does what `Unique` says.
+- Of the tasks that share a limit, no more are leased at a time, and no more in any period, than the limit allows.
+  Running tasks are counted from the leases. Keys of limits take turns among equal priorities.
+- A cancel does not end a task that `cancels_itself`: it makes the task due, and its next lease carries the request.
 - A task that waits for other tasks is leased once they have ended. The transaction that ends one of them reports it
   once.
 - Follow-ups of a settlement are enqueued with it or not at all, so each of them is enqueued once.
@@ -123,14 +122,14 @@ class HeartbeatConnection(Protocol):
     """The heartbeat's connection to the store: blocking calls, from the heartbeat's own thread."""
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
-        """Count a beat of this worker; return which running tasks must be canceled, and the beat numbers of others."""
+        """Count a beat of this worker; return which running tasks must be canceled, and the others' beat numbers."""
         ...
 
     def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         """Take back the tasks of dead and stopped workers, and overdue tasks of this worker.
 
-        `dead`: incarnations to declare dead, each with the beat number that stood still. A worker that has beaten
-        since is left alone, whenever this call arrives. `overdue`: ids and sequences that this worker holds.
+        `dead`: incarnations to declare dead, each with the beat number that has not changed. If such a worker has
+        sent a heartbeat since, it is not declared dead. `overdue`: ids and sequences of tasks of this worker.
         """
         ...
 
@@ -139,7 +138,7 @@ class HeartbeatConnection(Protocol):
 
 
 class Source(Protocol):
-    """Where the engine gets its tasks: a store, or an adopted table.
+    """The source of the engine's tasks: a store, or an adopted table.
 
     All raise `StoreUnavailable` when the database cannot be reached.
     """
@@ -149,23 +148,23 @@ class Source(Protocol):
 
     @property
     def has_push(self) -> bool:
-        """Whether an enqueue elsewhere really wakes `on_wake` here; found out by a self-test in `listen`."""
+        """True if an enqueue in another process wakes `on_wake` here, by the self-test of `listen`."""
         ...
 
     @property
     def yield_to_thread(self) -> Callable[[], None] | None:
-        """For a store that works in a thread of its own: called in the middle of many short runs, it gives that thread
-        the interpreter for a moment. None: nothing to call."""
+        """A function for stores with a thread of their own: the pool calls it among many short runs, so that the thread
+        can go on. None if the store has no such thread."""
         ...
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """Sign a worker on; it may lease from now on."""
 
     async def sign_off(self, incarnation: int) -> None:
-        """Sign a worker off; it has settled or handed back everything."""
+        """Sign a worker off, which has settled or handed back all its tasks."""
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
-        """Lease at most `most` due tasks (never more than LEASE_LIMIT), of each queue at most its room, best first.
+        """Lease up to `most` due tasks (never more than LEASE_LIMIT), and of each queue up to its room, best first.
 
         Raises `LeaseLost` for an incarnation that was declared dead: it must sign on anew.
         """
@@ -183,11 +182,11 @@ class Source(Protocol):
         """Record that a worker's result was dropped, in a table of its own, not in the task."""
 
     async def prune(self, older_than_s: float) -> int:
-        """Drop history and events older than this; return how many partitions or rows of history went."""
+        """Drop history and events older than this; return how many partitions or rows of history were dropped."""
         ...
 
     async def listen(self, on_wake: OnWake) -> None:
-        """Call `on_wake`, in this event loop's thread, whenever something may have become due or is to be canceled.
+        """Call `on_wake`, in this event loop's thread, whenever a task may have become due or must be canceled.
 
         A connection that breaks is re-established, and then `on_wake` is called at once.
         """
@@ -208,11 +207,11 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
 
     @property
     def health(self) -> "HealthRecords":
-        """What is recorded about services."""
+        """The records of services."""
         ...
 
     async def open(self, *, migrate: bool = True) -> None:
-        """Connect; bring the schema up to date, or raise `SchemaOutdated` where `migrate` is False. Repeatable."""
+        """Connect; apply missing migrations, or raise `SchemaOutdated` if `migrate` is False. Repeatable."""
 
     async def close(self) -> None:
         """Close every connection. Repeatable."""
@@ -224,9 +223,9 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Enqueue all or none, in order; wake workers. Of two equal keys in one call, the first wins.
 
-        `once` without a key, or for a task that is not indexed, is `BadInput`; so is `unique` without a key. Where
-        a task that `waits_briefly` has a key that an open transaction has taken, the call is `LockHeld` after a moment,
-        and nothing is enqueued: ask again.
+        Raises `BadInput` for `once` without a key or for a task that is not indexed, and for `unique` without a key. If
+        an open transaction has locked the key of a task that `waits_briefly`, this raises `LockHeld` after a moment,
+        and nothing is enqueued: call it again.
         """
         ...
 
@@ -247,10 +246,10 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         ...
 
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
-        """Return those of the tasks that have ended: the cheap query that all waiters of a process share.
+        """Return those of the tasks that have ended: a fast query that all waiters of a process share.
 
-        A done task comes with its result, another with its trail; none has arguments, memory and progress. None stands
-        for a task whose result did not fit into this answer: ask again for it.
+        A done task has its result, any other its trail; none has arguments, memory and progress. None stands for a task
+        whose result did not fit into this answer: read it again.
         """
         ...
 
@@ -273,8 +272,8 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
         """Return the feed of all tasks after a position; for None no events, and the current position.
 
-        In whatever order transactions commit: an event that becomes visible later has a later position than every
-        position returned so far. `BadInput` for a text that is not a position of this store.
+        An event that becomes visible later has a later position than every position returned so far, in whatever order
+        transactions commit. Raises `BadInput` for a text that is not a position of this store.
         """
         ...
 
@@ -299,5 +298,5 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         ...
 
     async def limit(self, key: str) -> LimitInfo:
-        """Return what happens at the key of a limit: nothing, if no task has it."""
+        """Return the state of the limit with this key; all its figures are 0 if no task has it."""
         ...

@@ -1,10 +1,10 @@
-"""What a doctor asks a store: facts about the database and the fleet, gathered without changing anything.
+"""Examination: facts about the database and the fleet for the doctor, gathered without changing anything.
 
     examiner ──▶ facts: each one gathered, or `NotGathered` with the reason ──▶ `everpoll.doctor` judges them
 
-Promises: gathering needs no open store and raises nothing. A database that is away, a schema that is missing or of
-another release, and a role without the right to look: each makes `NotGathered` of the facts that need more. One
-question takes LIMIT_S at most. Never writes to the database.
+Promises: gathering needs no open store and raises nothing. If the database is away, the schema is missing or of another
+release, or the role lacks a right, the facts that cannot be read are `NotGathered`. One query takes at most LIMIT_S.
+Never writes to the database.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
 T = TypeVar("T")
 
 LIMIT_S = 2.0
-"""How long one question may take."""
+"""How long one query may take."""
 CONNECT_S = 5.0
 """How long the first connection may take."""
 HEAD_LIMIT = 1_000
-"""How many due tasks of each queue are looked at."""
+"""How many due tasks of each queue are read."""
 LEASES_LIMIT = 10_000
 KEYS_SHOWN = 5
 LISTED_LIMIT = 100
@@ -40,32 +40,32 @@ class SchemaFacts(Struct, frozen=True, kw_only=True):
     """Which migrations the database has."""
 
     is_there: bool = True
-    """False: it has no table of everpoll."""
+    """False if the database has no table of everpoll."""
     missing: tuple[str, ...] = ()
     newer: tuple[str, ...] = ()
     """Migrations that this release does not know."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """How the database would answer a frequent question."""
+    """The plan of the database for a frequent query."""
 
     question: str
     index: str
     """The index that it should use."""
     is_used: bool
     plan: str
-    """In the database's own words, shortened."""
+    """The plan as the database shows it, shortened."""
 
 
 class IndexFacts(Struct, frozen=True, kw_only=True):
-    """Which indexes of everpoll are there, and whether the planner uses them."""
+    """Which indexes of everpoll exist, and whether the planner uses them."""
 
     there: int
     missing: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
     plans: tuple[Plan, ...] = ()
     remedies: tuple[str, ...] = ()
-    """The statements that make what is missing or invalid."""
+    """The statements that create the missing and the invalid indexes."""
 
 
 class ClockFacts(Struct, frozen=True, kw_only=True):
@@ -73,13 +73,13 @@ class ClockFacts(Struct, frozen=True, kw_only=True):
 
     ahead_s: float
     uncertain_s: float = 0.0
-    """The answer took this long, so the difference is known to half of it."""
+    """How long the answer took; the error of `ahead_s` is at most half of it."""
     of: Literal["database", "file"]
-    """file: it has no clock, and its newest instant is compared."""
+    """file: a file has no clock, so its newest instant is compared."""
 
 
 class HeldTransaction(Struct, frozen=True, kw_only=True):
-    """A transaction that is open for long."""
+    """A transaction that has been open for long."""
 
     age_s: float
     holder: str
@@ -87,11 +87,11 @@ class HeldTransaction(Struct, frozen=True, kw_only=True):
     state: str
     remedy: str
     blocks_writers: bool = False
-    """No other program can write until it ends."""
+    """True if no other program can write until it ends."""
 
 
 class TransactionFacts(Struct, frozen=True, kw_only=True):
-    """Transactions that are older than asked for, the oldest first."""
+    """Transactions that are older than the given age, the oldest first."""
 
     held: tuple[HeldTransaction, ...] = ()
     hidden: int = 0
@@ -108,7 +108,7 @@ class TableRows(Struct, frozen=True, kw_only=True):
     dead: int
     size_bytes: int
     vacuumed_s: float | None
-    """How long ago the last vacuum ended; None: never, since the statistics began."""
+    """How long ago the last vacuum ended; None if the statistics have none."""
 
 
 class LogFacts(Struct, frozen=True, kw_only=True):
@@ -117,15 +117,15 @@ class LogFacts(Struct, frozen=True, kw_only=True):
     path: str
     log_bytes: int
     limit_bytes: int
-    """Up to which a running writer keeps it."""
+    """The size to which a running writer limits it."""
 
 
 class IntegrityFacts(Struct, frozen=True, kw_only=True):
-    """What SQLite's quick check found."""
+    """The findings of SQLite's quick check."""
 
     findings: tuple[str, ...] = ()
     is_complete: bool = True
-    """False: it did not end in time."""
+    """False if it did not end in time."""
     path: str
     size_bytes: int
 
@@ -135,18 +135,18 @@ class FileFacts(Struct, frozen=True, kw_only=True):
 
     path: str
     mode: int | None
-    """None: this system has no such modes."""
+    """None if this system has no such modes."""
     is_writable: bool
     is_folder_writable: bool
 
 
 class ConnectionFacts(Struct, frozen=True, kw_only=True):
-    """How many connections are in use, and how many there may be."""
+    """How many connections are in use, and how many are allowed."""
 
     used: int
     limit: int
     of: str
-    """What sets the limit: the server, the database or the role, whichever is nearest to its limit."""
+    """The server, the database or the role: whichever is nearest to its limit."""
 
 
 class PushFacts(Struct, frozen=True, kw_only=True):
@@ -172,30 +172,30 @@ class LeaseFacts(Struct, frozen=True, kw_only=True):
 
 
 class DueTasks(Struct, frozen=True, kw_only=True):
-    """Due tasks of one queue, kind, name and version that no worker has leased; of each queue the first HEAD_LIMIT.
+    """Due tasks of one queue, kind, name and version that no worker has leased; the first HEAD_LIMIT of each queue.
 
-    Among them those that wait for their limit, and those that workers have set aside: they wait for a worker that
-    registers their name.
+    They include tasks that wait for their limit, and tasks that were set aside, which wait for a worker that registers
+    their name.
     """
 
     queue: str
     kind: str
     name: str
     version: int = 1
-    """Of the arguments."""
+    """The version of the arguments."""
     tasks: int
     oldest_s: float
     keys: tuple[str, ...] = ()
-    """Of the oldest."""
+    """The keys of the oldest tasks."""
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """Everything that was gathered. None: this kind of store has no such fact."""
+    """All facts. None: this kind of store has no such fact."""
 
     place: str
     """The database, for people."""
     reached: str | NotGathered
-    """What answered; `NotGathered`: the database is away, or refuses."""
+    """The name and version of the database; `NotGathered` if it is away or refuses the connection."""
     schema: SchemaFacts | NotGathered
     indexes: IndexFacts | NotGathered
     clock: ClockFacts | NotGathered
@@ -217,8 +217,8 @@ class Examiner(Protocol):
     """Gathers facts about one store."""
 
     async def examine(self, transaction_age_s: float, listed_kind: str) -> Facts:
-        """Gather everything. `transaction_age_s`: the age from which on a transaction is reported. `listed_kind`: the
-        kind of indexed tasks of which the newest LISTED_LIMIT are listed."""
+        """Gather all facts. Transactions older than `transaction_age_s` are reported; the newest LISTED_LIMIT indexed
+        tasks of the kind `listed_kind` are listed."""
         ...
 
 
@@ -226,7 +226,7 @@ SCHEMA_UNFIT = NotGathered("the schema does not fit this release", "run `everpol
 
 
 def unseen(error: Exception, limit_s: float = LIMIT_S) -> NotGathered:
-    """Return why a fact was not gathered; the words of an error of ours say what to do."""
+    """Return why a fact was not gathered; the remedy is taken from the text of the error."""
     if isinstance(error, SchemaOutdated):
         return SCHEMA_UNFIT
     if isinstance(error, TimeoutError):

@@ -3,11 +3,11 @@
 from everpoll.errors import BadInput
 
 POSITION_DIGITS = 18
-"""All such numbers have a place among 63 bits."""
+"""Numbers with this many digits fit into 63 bits."""
 
 
 def place_in_feed(position: str) -> int:
-    """Return the number that a position of the feed stands for; `BadInput` for any other text."""
+    """Return the number of a position of the feed; raise `BadInput` for any other text."""
     if not (position.isascii() and position.isdigit() and len(position) <= POSITION_DIGITS):
-        raise BadInput(f"{position!r} is not a position of this store's events: pass on what `events` has answered")
+        raise BadInput(f"{position!r} is not a position of this store's events: pass a position that `events` returned")
     return int(position)

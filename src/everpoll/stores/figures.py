@@ -1,11 +1,11 @@
-"""Figures: what workers publish about their work with their heartbeat, and the series that charts are made of.
+"""Figures: counts that workers publish with their heartbeat, and the series of them for charts.
 
     tally of a worker ──heartbeat──▶ one row for each span and name ──merged──▶ series of all workers
 
 Promises: a worker publishes absolute figures of its own spans, so a repeated call changes nothing and a lost answer
-loses nothing. A series reads published rows only, never tasks or history, and the longest ones that fit into its steps.
-Minutes and stretches of five are kept for two days, hours and days for 90; the present bucket is as fresh as the last
-heartbeat.
+loses nothing. A series reads published rows only, never tasks or history, and of them the longest spans that fit into
+its steps. Spans of one and five minutes are kept for two days, hours and days for 90; the present bucket is as fresh as
+the last heartbeat.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,15 +28,15 @@ KINDS: dict[SeriesOf, tuple[str, ...]] = {
 MINUTE_S, FIVE_MINUTES_S, HOUR_S, DAY_S = 60, 300, 3_600, 86_400
 KEPT_S = {MINUTE_S: 2 * DAY_S, FIVE_MINUTES_S: 2 * DAY_S, HOUR_S: 90 * DAY_S, DAY_S: 90 * DAY_S}
 """How long the rows of each span are kept. A day of 8 workers is 11,520 minutes: reading and merging their histograms
-took 200 ms, and a fifth of that by stretches of five."""
+took 200 ms, and a fifth of that in spans of five minutes."""
 POINTS_LIMIT = 500
 OTHERS = "others"
-"""The name under which a worker counts the tasks of more names than it tells apart."""
+"""The name under which a worker counts tasks once it has counted too many different names."""
 
 
 class Figure(Struct, frozen=True, gc=False):
-    """What one worker did in one span of time: with the tasks of a name, of a queue (`name` is empty), or of a kind
-    (both are empty)."""
+    """The figures of one worker in one span of time: for the tasks of a name, of a queue (`name` is empty), or of a
+    kind (both are empty)."""
 
     span_s: int
     began: int
@@ -45,11 +45,11 @@ class Figure(Struct, frozen=True, gc=False):
     name: str
     queue: str
     counts: dict[str, int]
-    """How often which outcome."""
+    """How many tasks had each outcome."""
     waited: bytes
     """An encoded histogram, in microseconds: from due to leased."""
     ran: bytes
-    """The same: how long handlers ran."""
+    """An encoded histogram, in microseconds: how long handlers ran."""
 
 
 class LoopCard(Struct, frozen=True, gc=False, kw_only=True):
@@ -86,9 +86,9 @@ class SeriesPoint(Struct, frozen=True, kw_only=True):
     at: float
     """When the step begins: seconds since the epoch, a multiple of the step."""
     counts: dict[str, int] = field(default_factory=dict)
-    """throughput: how many tasks ended in which way."""
+    """throughput: how many tasks ended with each outcome."""
     count: int = 0
-    """Other kinds of series: how many values there are."""
+    """Other series: how many values there are."""
     p50_s: float | None = None
     """The 50th percentile of these values; the 95th and 99th follow."""
     p95_s: float | None = None
@@ -96,15 +96,15 @@ class SeriesPoint(Struct, frozen=True, kw_only=True):
 
 
 class Publishing(Protocol):
-    """What a heartbeat's connection to a store does beside beating."""
+    """The further part of a heartbeat's connection to a store."""
 
     def publish(self, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
-        """Store the figures in the place of those of the same worker, span, start and name; `loops`: a JSON array in
-        the place of the one before, None keeps that."""
+        """Store the figures; they replace those of the same worker, span, start and name. `loops` is a JSON array that
+        replaces the earlier one; None keeps it."""
 
 
 class Figures(Protocol):
-    """Published figures, as people read them."""
+    """Reads published figures."""
 
     async def series(
         self,
@@ -118,7 +118,7 @@ class Figures(Protocol):
         """Return the steps between two instants that have figures, by time, over all workers.
 
         Steps begin at multiples of `step_s`, which is a multiple of a minute. Multiples of an hour go back 90 days,
-        others two. `BadInput`: more than 500 steps.
+        others two. Raises `BadInput` for more than 500 steps.
         """
         ...
 
@@ -128,7 +128,7 @@ class Figures(Protocol):
 
 
 class Row(Struct, frozen=True, gc=False):
-    """A published figure, as far as a series needs it."""
+    """The part of a published figure that a series needs."""
 
     began: int
     counts: str
@@ -137,7 +137,7 @@ class Row(Struct, frozen=True, gc=False):
 
 
 class Steps(Struct, frozen=True):
-    """The steps of a series, and the rows that they are made of."""
+    """The steps of a series, and the span of the rows to read for them."""
 
     of: SeriesOf
     first: int
@@ -145,16 +145,16 @@ class Steps(Struct, frozen=True):
     """The first instant after the series."""
     step_s: int
     span_s: int
-    """Of the rows to read."""
+    """The span of the rows to read."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of the tasks."""
+        """The kinds of tasks."""
         return KINDS[self.of]
 
 
 def steps_of(of: SeriesOf, from_at: float, to_at: float, step_s: int) -> Steps:
-    """Check what is asked for."""
+    """Check the request; return the steps of the series."""
     if of not in KINDS:
         raise BadInput(f"of={shown(of)}: there are {', '.join(SERIES)}")
     if step_s < MINUTE_S or step_s % MINUTE_S:
@@ -169,7 +169,7 @@ def steps_of(of: SeriesOf, from_at: float, to_at: float, step_s: int) -> Steps:
 
 
 def points(steps: Steps, rows: Iterable[Row], decode: "Decode") -> list[SeriesPoint]:
-    """Merge the rows of all workers into the steps that have any."""
+    """Merge the rows of all workers into steps; steps without rows are left out."""
     by_step: dict[int, list[Row]] = {}
     for row in rows:
         by_step.setdefault(row.began // steps.step_s * steps.step_s, []).append(row)
@@ -180,7 +180,7 @@ class Decode(Protocol):
     """Reads the counts of a row."""
 
     def __call__(self, text: str, /) -> dict[str, int]:
-        """Read them from their JSON."""
+        """Read the counts from their JSON."""
         ...
 
 

@@ -10,10 +10,10 @@ from everpoll.stores.new_tasks import Limit
 
 
 class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
-    """What a worker says about itself when it signs on."""
+    """The description of a worker at its sign-on."""
 
     incarnation: int
-    """Random per sign-on, 63 bits. Names are labels; this is the identity."""
+    """The identity of the worker: 63 random bits, new at each sign-on."""
     label: str
     host: str
     pid: int
@@ -23,8 +23,8 @@ class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
     names: tuple[str, ...] = ()
     """The tasks that it can run."""
     limits: dict[str, Limit] = {}
-    """By name of the task: the limits in this worker's own code. They replace what a task was enqueued with, so that a
-    changed limit holds for tasks that wait already. Their keys are not used."""
+    """The limits in this worker's code, by name of the task. They replace the numbers with which a task was enqueued,
+    so that a changed limit holds for waiting tasks, too. Their keys are not used."""
     aging_s: float | None = None
     """A task that has been due for longer than this comes first, whatever its priority; None: priorities do not age."""
 
@@ -35,9 +35,9 @@ class Beat(Struct, frozen=True, gc=False, kw_only=True):
     is_alive: bool
     """False: this incarnation was declared dead; its leases belong to others by now."""
     rescued: int = 0
-    """Rows that this beat itself took back; only adopted tables do that."""
+    """How many rows this beat took back; only adopted tables do that."""
     canceled: tuple[int, ...] = ()
-    """Of the tasks asked about, those that are to be canceled."""
+    """The running tasks of this worker that must be canceled."""
     others: tuple[OtherWorker, ...] = ()
     """The other workers that have not stopped."""
     has_leftovers: bool = False
@@ -45,12 +45,12 @@ class Beat(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Rescued(NamedTuple):
-    """What a rescue did."""
+    """The result of a rescue."""
 
     tasks: int = 0
     """How many tasks it took back or ended."""
     ended: tuple[int, ...] = ()
-    """The tasks that it ended: they have lost too many workers, or were to be canceled."""
+    """The tasks that it ended: they have lost too many workers, or a caller had canceled them."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
@@ -70,6 +70,6 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     stopped_at: datetime | None
     running: int
     names: tuple[str, ...] | None = None
-    """The tasks that it could run when it signed on; None: it did not say, as workers of earlier releases."""
+    """The names of the tasks that it could run when it signed on; None for workers of earlier releases."""
     has_more_running: bool = False
-    """It may run more tasks than `running` says; see `QueueInfo`."""
+    """True if it may run more tasks than `running`; see `QueueInfo`."""

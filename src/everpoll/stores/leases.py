@@ -1,4 +1,4 @@
-"""A leased task, and how it is settled."""
+"""Leases: a leased task, and its settlements."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from everpoll.stores.new_tasks import NewEvent, NewTask
 from everpoll.stores.task_states import EndState
 
 LEASE_LIMIT = 500
-"""The largest batch that one statement leases: above it the gain is gone, and plans have been seen to flip."""
+"""The largest batch that one statement leases: larger ones gain nothing, and the planner may choose another plan."""
 RESCUE_LIMIT = 3
 """A task whose worker died this many times is poison: it ends as failed, with that reason."""
 DEADLINE_GRACE_S = 5.0
-"""A worker ends its own handlers at their deadline. A handler that still runs this much later is overdue: the worker
-has its task taken back."""
+"""A worker cancels its own handlers at their deadline. A handler that still runs this much later is overdue: the rescue
+takes its task back."""
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -22,7 +22,7 @@ class Lease(Struct, frozen=True, gc=False):
     id: int
     sequence: int
     attempt: int
-    """Counted by the lease: 1 for the first run."""
+    """The number of this attempt, from 1."""
     name: str
     queue: str
     args: str
@@ -35,12 +35,13 @@ class Lease(Struct, frozen=True, gc=False):
 
     @property
     def label(self) -> str:
-        """What people call it in logs."""
+        """The label of the task in logs."""
         return f"{self.name}#{self.id}"
 
 
 ALIKE_SHARE = 1 / 32
-"""A share of the shortest waiting time. Reporting each time of a large batch costs a fifth of leasing it."""
+"""Waiting times that differ by less than this share of the shortest one are reported as one: reporting each of a large
+batch costs a fifth of leasing it."""
 
 
 class Leased(Struct, frozen=True, gc=False):
@@ -48,16 +49,16 @@ class Leased(Struct, frozen=True, gc=False):
 
     leases: list[Lease]
     next_due_s: float | None = None
-    """Seconds until the next waiting task of these queues falls due; None if none waits, or if the look was full."""
+    """Seconds until the next waiting task of these queues falls due; None if none waits, or if the lease was full."""
     missed: int = 0
-    """Tasks that were seen and then taken by others before we had them: a lost race, not an error."""
+    """How many due tasks other workers leased at the same moment; this is not an error."""
     at: float = 0.0
-    """When that was, by the store's own wall clock: seconds since the epoch."""
+    """The time of the lease by the store's own wall clock, in seconds since the epoch."""
     is_all: bool = False
-    """Nothing else was due, as far as there was room: a caller with push may rest until `next_due_s`."""
+    """True if nothing else was due, as far as there was room: a caller with push may rest until `next_due_s`."""
     waited_us: Sequence[float] = ()
-    """How long each of the leases had been due, in microseconds; a single one where those of all differ by less than
-    ALIKE_SHARE; empty where that is not known."""
+    """How long each task had been due, in microseconds; a single value if all differ by less than ALIKE_SHARE; empty if
+    unknown."""
 
 
 class Ended(Struct, frozen=True, gc=False):
@@ -84,20 +85,20 @@ class Again(Struct, frozen=True, gc=False):
     id: int
     sequence: int
     delay_s: float | None = None
-    """None keeps its place in the line: a task that is handed back must not lose it."""
+    """None: the task keeps its due time, and so its place in line, as when it is handed back."""
     refund: bool = False
-    """True refunds the attempt: a snooze or a hand back costs none."""
+    """True: the attempt does not count, as for a snooze or a hand-back."""
     note: str | None = None
     memory: str | None = None
-    """What the task remembers from now on. A run that writes this has survived, so it resets the count of rescues: a
-    task that runs for days is not taken for poison because three workers died meanwhile."""
+    """The new memory of the task. It resets the count of rescues, so that a task that runs for days is not poison only
+    because three workers died meanwhile."""
     events: tuple[NewEvent, ...] = ()
     """Written with the settlement, unless it was lost."""
     follow_ups: tuple[NewTask, ...] = ()
     """Enqueued with the settlement, in its transaction, unless it was lost."""
     set_aside: bool = False
-    """This worker cannot run it: workers are woken, and one that can asks for it by `release_set_aside`. Its note says
-    so: `set_aside_note` makes it."""
+    """True: this worker cannot run the task. Other workers are woken, and one that can run it calls
+    `release_set_aside`. The note is made by `set_aside_note`."""
 
 
 Settlement = Ended | Again

@@ -20,28 +20,28 @@ NAME_BYTES = 1_000
 KIND_BYTES = 500
 KEY_BYTES = 2_000
 LIMIT_KEY_BYTES = 1_000
-"""It shares an index entry with the queue's name."""
+"""A limit's key shares an index entry with the queue's name."""
 REASON_BYTES = 2_000
-"""Of a pause."""
+"""The longest reason of a pause."""
 PAYLOAD_BYTES = 16 * 2**20
-"""Of arguments, of a memory, of one event. Jobs and watches have lower limits of their own."""
+"""The most bytes of arguments, of a memory, of one event. Jobs and watches have lower limits."""
 STATEMENT_BYTES = 16 * 2**20
-"""Payloads of one statement, on the way in and on the way back; a larger one has a statement of its own."""
+"""The most payload bytes that one statement carries, as arguments or as answer; a larger item has its own statement."""
 LEASE_BYTES = 64 * 2**20
-"""Payload bytes that one lease returns: the first task, whatever its size, and those after it that fit."""
+"""The most payload bytes that one lease returns; the first task may be larger."""
 READ_BYTES = 16 * 2**20
-"""The same for one answer to a reader: a page of tasks, the results that callers wait for."""
+"""The same for one answer to a reader, such as a page of tasks, or results for waiting callers."""
 ROW_BYTES = 200
-"""What a row takes beside its payloads, roughly."""
+"""About how many bytes a row takes in addition to its payloads."""
 PRIORITY_LIMIT = 2**31 - 1
 COUNTED_LIMIT = 2**31 - 1
-"""Of a limit."""
+"""The largest number in a limit of tasks."""
 VERSION_LIMIT = 2**15 - 1
 NUMBER_LIMIT = 2**63 - 1
 MANY, JOINED_CHARS = 8, 2**20
-"""So many tasks are checked together, if the sum of their arguments is within that many characters."""
+"""From this number on, tasks are checked together, if their arguments have at most this many characters in all."""
 NAMES_KEPT = 1_000
-"""Names of jobs that are known to be fit; there are seldom more."""
+"""How many checked names of jobs are remembered; there are seldom more."""
 LONGEST_S = 31_536_000_000.0
 """A thousand years. A due time is stored as a date, and must not leave the calendar."""
 
@@ -65,20 +65,20 @@ _beside_args = attrgetter(
 
 
 def size_of(text: str | None) -> int:
-    """Return bytes of UTF-8; of a text that UTF-8 cannot represent, too."""
+    """Return the size of a text in bytes of UTF-8, also of a text that UTF-8 cannot represent."""
     if text is None:
         return 0
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def task_bytes(task: NewTask) -> int:
-    """Return what a new task takes in a statement."""
+    """Return how many bytes a new task takes in a statement."""
     events = sum(size_of(event.body) for event in task.events) if task.events else 0
     return ROW_BYTES + size_of(task.args) + size_of(task.memory) + events
 
 
 def all_plain(settlements: Sequence[Settlement]) -> bool:
-    """Return whether all of them are ordinary ends, which carry nothing: asked of a whole batch, since most are."""
+    """Return True if all of them are ordinary ends without payloads, as most batches are."""
     plain = [
         one
         for one in settlements
@@ -88,7 +88,7 @@ def all_plain(settlements: Sequence[Settlement]) -> bool:
 
 
 def settlement_bytes(settlement: Settlement) -> int:
-    """Return what a settlement takes in a statement."""
+    """Return how many bytes a settlement takes in a statement."""
     payload = settlement.result if type(settlement) is Ended else settlement.memory  # type: ignore[union-attr]
     if payload is None and settlement.note is None and not settlement.events and not settlement.follow_ups:
         return ROW_BYTES
@@ -98,7 +98,7 @@ def settlement_bytes(settlement: Settlement) -> int:
 
 
 def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[Sequence[T]]:
-    """Cut into runs of at most `most` items and STATEMENT_BYTES; a larger item is a run of its own."""
+    """Yield portions of at most `most` items and STATEMENT_BYTES; a larger item is a portion of its own."""
     start = taken = 0
     for place, size in enumerate(sizes):
         if place > start and (place - start == most or taken + size > STATEMENT_BYTES):
@@ -110,9 +110,9 @@ def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator
 
 
 def fitting_items(items: Iterable[T], size: Callable[[T], int]) -> tuple[list[T], bool]:
-    """Return the first item and those after it that READ_BYTES have room for, and whether any is left out.
+    """Return as many of the first items as fit into READ_BYTES, at least one, and whether any is left out.
 
-    It takes one item more at most: a cursor reads no more rows than are returned.
+    It reads at most one more item than it returns, because a cursor reads rows one by one.
     """
     found: list[T] = []
     taken = 0
@@ -132,9 +132,9 @@ def checked_bytes(tasks: Sequence[NewTask]) -> int:
 
 
 def _bytes_if_alike(tasks: Sequence[NewTask]) -> int | None:
-    """Do the same for plain tasks that differ in their arguments only; None: look at each of them.
+    """Do the same for plain tasks that differ only in their arguments; return None if each must be checked.
 
-    Most calls with many tasks are like that: 0.1 us a task, against 0.3 where each is looked at.
+    Most calls with many tasks are like that. This takes 0.1 us for each task, and 0.3 us if each is checked.
     """
     try:
         are_alike = len(set(map(_beside_args, tasks))) == 1
@@ -151,7 +151,7 @@ def _bytes_if_alike(tasks: Sequence[NewTask]) -> int | None:
 
 
 def _checked_task(task: NewTask) -> int:
-    """Return what the payloads of a task take."""
+    """Check a task; return the size of its payloads."""
     names = (task.name, task.queue, task.kind)
     if names not in _fit_names:
         _check_names(task)
@@ -177,7 +177,7 @@ def _checked_task(task: NewTask) -> int:
 
 
 def check_queue(queue: str, reason: str, by: str) -> None:
-    """Raise `BadInput` for what some database could not keep about a pause."""
+    """Raise `BadInput` if some database cannot store these texts of a pause."""
     for what, text, limit in (("name", queue, NAME_BYTES), ("reason", reason, REASON_BYTES), ("actor", by, NAME_BYTES)):
         unfit = unstorable(text)
         if unfit is None and size_of(text) > limit:

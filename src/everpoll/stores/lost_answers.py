@@ -1,10 +1,10 @@
-"""Lost answers: whether an earlier try, whose answer never arrived, has settled a task."""
+"""Lost answers: decides whether an earlier try, whose answer never arrived, has settled a task."""
 
 from everpoll.stores.contract import Again, Settlement, TaskInfo
 
 
 def was_settled(incarnation: int, settlement: Settlement, info: TaskInfo | None) -> bool:
-    """Return whether the task is where this settlement would have put it; only a rescue could have come in between."""
+    """Return True if the task is in the state that this settlement would have caused, and no rescue caused it."""
     if info is None:
         return False
     rescued = bool(info.trail) and info.trail[-1].get("by") == "rescue"

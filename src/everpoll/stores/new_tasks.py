@@ -1,4 +1,4 @@
-"""What a caller asks a store to enqueue, and the answer."""
+"""New tasks: what a caller enqueues in a store, and the answer."""
 
 from typing import Literal
 
@@ -6,25 +6,25 @@ from msgspec import Struct
 
 
 class NewEvent(Struct, frozen=True, gc=False):
-    """Something that happened to a task: a JSON object, under a number of the task's own; a repeat is ignored."""
+    """An event of a task: a JSON object with a number that is unique in the task; a repeated number is ignored."""
 
     seq: int
-    """From 0 on. Or `operations.UNNUMBERED`: the store gives it a negative number."""
+    """The number, from 0; or `operations.UNNUMBERED`, for which the store chooses a negative number."""
     body: str
 
 
 class Limit(Struct, frozen=True, gc=False):
-    """How many tasks of one key may run at a time, and how many may start in any stretch of time."""
+    """How many tasks of one key may run at a time, and how many may start in any period."""
 
     key: str
     """All live tasks with this key count together."""
     running: int | None = None
     starts: int | None = None
     per_s: float = 0.0
-    """Never more than `starts` leases in any stretch of so many seconds; nothing is saved up."""
+    """The period in seconds: never more than `starts` leases in any such period; unused starts are not saved up."""
 
     def ruled_by(self, rule: "Limit | None") -> "Limit":
-        """Return the same key under the numbers of another limit."""
+        """Return a limit with this key and the numbers of another limit."""
         return self if rule is None else Limit(self.key, rule.running, rule.starts, rule.per_s)
 
 
@@ -33,14 +33,14 @@ ON_CONFLICT: tuple[OnConflict, ...] = ("existing", "reject", "replace")
 
 
 class Unique(Struct, frozen=True, gc=False):
-    """What an enqueue does where its key is taken, beyond answering with the live task that has it."""
+    """What an enqueue does if another task has its key, in place of returning that task."""
 
     on_conflict: OnConflict = "existing"
-    """existing, reject: the task that has the key is the answer, unchanged. replace: a queued task
-    takes over everything of the new one, under its own id. A task that runs, or waits for other tasks, loses the key to
-    the new task and goes on."""
+    """existing, reject: return the task that has the key, unchanged. replace: a queued task keeps its id and gets all
+    values of the new one. A task that runs, or waits for other tasks, goes on without the key, which the new task
+    gets."""
     for_s: float | None = None
-    """An ended task with the key answers as well, if it was enqueued less than so many seconds ago and is indexed."""
+    """An ended task keeps the key, too, if it was enqueued less than this many seconds ago and is indexed."""
     together: bool = False
     """With reject: if the key is taken, no task of the call is enqueued."""
 
@@ -56,29 +56,31 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 0
     delay_s: float = 0.0
     timeout_s: float | None = None
-    """How long one run may take; the lease sets the row's deadline from it, for the rescue to see."""
+    """How long one run may take; the lease computes the deadline in the row from it, which the rescue checks."""
     memory: str | None = None
     version: int = 1
     cancels_itself: bool = False
-    """It has something to do before it ends as canceled (a remote operation to stop): a cancel only asks it."""
+    """True if its front must do something before it ends as canceled, such as to stop a remote operation. A cancel then
+    only makes it due."""
     indexed: bool = False
-    """It is found by its kind, name and key, also after its end, through indexes that other tasks do not pay for."""
+    """True if it can be found by kind, name and key, also after its end, by indexes that cost other tasks nothing."""
     once: bool = False
-    """With a key, for indexed tasks: an ended task that history still has answers as well; nothing is begun twice."""
+    """For indexed tasks with a key: an ended task keeps the key as long as history has it, so nothing is begun
+    twice."""
     events: tuple[NewEvent, ...] = ()
     """Written with the task, unless the key was taken."""
     limit: Limit | None = None
-    """None: it has no limit, and costs nothing for those of others."""
+    """The limit of the task, or None."""
     unique: Unique | None = None
-    """With a key. None: the live task that has the key answers."""
+    """For tasks with a key. None: an enqueue returns the live task that has the key."""
     waits_briefly: bool = False
-    """With a key: a transaction elsewhere that has the key and is still open is waited for only a moment; then the
-    enqueue is `LockHeld`, and the caller asks again. For keys that users take in transactions of their own."""
+    """For tasks with a key: if another open transaction has locked the key, the enqueue waits only a moment and then
+    raises `LockHeld`; the caller tries again. For keys that users take in their own transactions."""
 
 
 class Enqueued(Struct, frozen=True, gc=False):
     """The id of the new task, or of the task that already has the key."""
 
     id: int
-    """0: not enqueued, because another task of the call was rejected (`Unique.together`)."""
+    """The id; 0 if the task was not enqueued, because another task of the call was rejected (`Unique.together`)."""
     is_new: bool = True

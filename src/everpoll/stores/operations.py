@@ -3,8 +3,8 @@
 Every operation takes a note: a JSON object with `what`, and mostly `by` (the actor) and `why`. The store writes the
 note in the same transaction as the change, to the task's trail and, as an event, to the feed.
 
-Promises: a change and its event are written together, or neither is. Events of operators have negative
-numbers: a reader of a task's own events never meets them, and a reader of the feed always does.
+Promises: a change and its event are written together, or neither is. Events of operators have negative numbers: they
+are in the feed, but not among the events of a task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from everpoll.stores.contract import Event, TaskState
 
 UNNUMBERED = -1
-"""The number of a `NewEvent` that is not the task's own: the store gives it a negative number that no other has."""
+"""The number of a `NewEvent` that is not the task's own: the store gives it a unique negative number."""
 BATCH_LIMIT = 500
 """How many tasks one statement retries or deletes; a longer list takes several transactions."""
 
@@ -26,7 +26,7 @@ class LogEntry(Struct, frozen=True, gc=False):
     """An event that is written on its own, not with another change."""
 
     kind: str
-    """Of the task that it is about; without one: "queue", "loop", "bulk", "service" …"""
+    """The kind of its task; if it is about no task: "queue", "loop", "bulk", "service" …"""
     name: str
     body: str
     """A JSON object."""
@@ -45,21 +45,22 @@ class Revision(Struct, frozen=True, gc=False):
     args: str | None = None
     """None keeps its arguments."""
     hurry: bool = False
-    """Due at once, also with the arguments that it has."""
+    """True: make it due at once, even if its arguments stay the same."""
     expects: str | None = None
-    """Only if these are its arguments: what was read, changed and is written back overwrites no change in between."""
+    """Change the task only if these are its arguments: a caller that read them does not overwrite a change in
+    between."""
     task_id: int | None = None
-    """In place of kind and key."""
+    """The id of the task, in place of kind and key."""
     only_queued: bool = False
-    """A task that runs stays as it is, and is answered with None."""
+    """True: do not change a task that runs; the answer for it is None."""
     keeps_due: bool = False
-    """New arguments leave its due time alone."""
+    """True: new arguments do not change its due time."""
     note: str | None = None
-    """For the trail and the feed, if the task is changed."""
+    """The note for the trail and the feed, if the task is changed."""
 
 
 class Retried(Struct, frozen=True, gc=False):
-    """What became of a request to retry."""
+    """The result of a request to retry."""
 
     outcome: Literal["queued", "live", "key_taken", "unknown"]
     """queued: it is due again. live: it has not ended. key_taken: another live task has its key."""
@@ -79,12 +80,12 @@ class Pause(Struct, frozen=True, kw_only=True):
 
 
 class Operations(Protocol):
-    """The part of a store that people use through the command line, the HTTP interface and Python."""
+    """The operations of a store that operators use through the command line, the HTTP API and Python."""
 
     async def cancel(self, task_id: int, note: str) -> "TaskState | None":
-        """End a queued task as canceled, ask a running one to end; return its state after that, None: not known.
+        """End a queued task as canceled, ask a running one to end; return its state then, or None if it is unknown.
 
-        A queued task that cancels itself is asked, too: it is due at once, and its lease says so. The event carries the
+        A queued task with `cancels_itself` becomes due at once, and its lease carries the request. The event has the
         state as `state`.
         """
         ...
@@ -98,7 +99,7 @@ class Operations(Protocol):
 
         Nothing is changed if there is no such live task, if it has other arguments than expected, or if it runs and the
         revision is for queued tasks only.
-        A task that runs goes on with the arguments that its lease brought, and is due again at once when it settles.
+        A task that runs goes on with the arguments of its lease, and is due again at once when it settles.
         """
         ...
 
@@ -114,20 +115,20 @@ class Operations(Protocol):
         ...
 
     async def delete(self, requests: Sequence[tuple[int, str]]) -> list[Deleted]:
-        """Forget ended tasks, each with a note for the feed; answers in the order of the requests. Events stay.
+        """Delete ended tasks, each with a note for the feed; answers in the order of the requests. Their events stay.
 
         BATCH_LIMIT of them are one transaction.
         """
         ...
 
     async def pause(self, queue: str, reason: str, by: str) -> None:
-        """Have no worker lease from the queue until `resume`; what runs goes on. Repeated, it replaces the reason.
+        """Let no worker lease from the queue until `resume`; running tasks go on. A repeated call replaces the reason.
 
         A lease that is under way at that moment may still bring tasks of the queue; none that begins later does.
         """
 
     async def resume(self, queue: str, by: str) -> bool:
-        """Have workers lease from the queue again, and wake them; return False if it was not paused."""
+        """Let workers lease from the queue again, and wake them; return False if it was not paused."""
         ...
 
     async def paused(self) -> dict[str, Pause]:
@@ -137,8 +138,9 @@ class Operations(Protocol):
     async def release_set_aside(self, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
         """Make tasks due that other workers have set aside, the oldest first; return how many.
 
-        `versions`: the names that the asking worker can run, each with the newest version of its arguments; `queues`:
-        those that it serves. No worker is woken: the asking worker looks next, before others lease them in vain.
+        `versions`: the names that the calling worker can run, each with the newest version of its arguments; `queues`:
+        those that it serves. Other workers are not woken, because they may lease the tasks in vain; the calling
+        worker polls next.
         """
         ...
 
@@ -146,5 +148,5 @@ class Operations(Protocol):
         """Write events that belong to no other change: all or none, in order."""
 
     async def actions_of(self, task_id: int, limit: int = 1000) -> "list[Event]":
-        """Return what was done to a task from outside, oldest first: the events with negative numbers."""
+        """Return the operations on a task, oldest first: its events with negative numbers."""
         ...

@@ -1,4 +1,4 @@
-"""The caller's own transaction: what a store does inside it."""
+"""The caller's transaction: the operations of a store inside it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -9,21 +9,24 @@ if TYPE_CHECKING:
 
 
 class OwnTransactions(Protocol):
-    """The part of a store that callers reach through connections of their own.
+    """The operations of a store that callers may do through their own connections.
 
-    The work that these calls return is done by `drivers.callers`, on the caller's connection. `anew`: the work before
-    led elsewhere, and what this store knows about its own database may be outdated.
+    `drivers.callers` does the returned work on the caller's connection. `anew`: the connection was one of another
+    database than this store knows; read the identity of the database again.
     """
 
     async def enqueue_inside(self, tasks: "Sequence[NewTask]", *, anew: bool = False) -> "CallerWork[list[Enqueued]]":
-        """Enqueue these in the caller's transaction; its commit wakes workers. `BadInput`: there are no connections."""
+        """Enqueue tasks in the caller's transaction; its commit wakes workers.
+
+        Raises `BadInput` for a store in memory.
+        """
         ...
 
     async def complete_inside(self, incarnation: int, ended: "Ended", *, anew: bool = False) -> "CallerWork[None]":
-        """End a task as done in the caller's transaction. A lease that was lost is `LeaseLost`, and nothing of that
-        transaction can be committed then."""
+        """End a task as done in the caller's transaction. Raises `LeaseLost` if the lease was lost; the transaction
+        cannot be committed then."""
         ...
 
     async def is_complete(self, incarnation: int, lease: "Lease") -> bool:
-        """Return whether a committed transaction has ended the task under this lease; if so, forget the lease."""
+        """Return True if a committed transaction has ended the task under this lease; if so, forget the lease."""
         ...

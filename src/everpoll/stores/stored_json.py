@@ -1,4 +1,4 @@
-"""How values become the JSON texts that stores keep."""
+"""Stored JSON: encodes values as the JSON texts that stores keep."""
 
 from typing import Any
 

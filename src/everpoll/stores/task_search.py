@@ -1,10 +1,10 @@
-"""How tasks are searched: a text in their arguments, the class of their last error, when they were enqueued.
+"""Task search: by a text in the arguments, by the class of the last error, by the time of the enqueue.
 
 A search is a text that stands in the JSON of the arguments, or `member:value`: `user:7` finds `{"user":7}` and
 `{"user":"7"}` at any depth, and `order.id:7` finds `"id":7` after `"order":`. Capital letters count.
 
-Promises: every store finds the same tasks, because each one compares the same pieces of text. Never parses arguments: a
-search looks at thousands of them.
+Promises: every store finds the same tasks, because each one compares the same pieces of text. Never parses arguments,
+because a search reads thousands of them.
 """
 
 import re
@@ -19,21 +19,21 @@ from everpoll.stores.contract import ERROR_SEARCH_LIMIT, SEARCH_LIMIT, TEXT_SEAR
 
 SEARCH_CHARS = 200
 CREATED_SLACK_S = 60.0
-"""Tasks have their ids in the order in which they were enqueued, but for transactions that ran side by side: as much
-earlier and later a search by time looks for them."""
+"""How much earlier and later a search by time starts and ends in the order of ids: parallel transactions may give ids
+in another order than times."""
 
 Needle = tuple[str, ...]
-"""Pieces of text that follow one another."""
+"""Pieces of text that must follow one another."""
 
 _MEMBER = re.compile(r"([\w$-]+(?:\.[\w$-]+){0,4}):(?!//)(.+)", re.DOTALL)
 _SCALAR = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|true|false|null")
-# In the text of a string the quotes are escaped, so that this finds a member of the note.
+# Quotes inside JSON strings are escaped, so this finds only a member of the note.
 ERROR_CLASS = r'"type":\s*"([A-Za-z_][A-Za-z0-9_.]{0,199})"'
 _error_class = re.compile(ERROR_CLASS)
 
 
 def checked(wanted: TaskFilter) -> TaskFilter:
-    """Return the filter, or `BadInput` where a search cannot be made with it."""
+    """Return the filter; raise `BadInput` if it is not valid."""
     for name in ("q", "error"):
         value = getattr(wanted, name)
         if value is not None and (flaw := flaw_of(value, SEARCH_CHARS)) is not None:
@@ -46,24 +46,24 @@ def checked(wanted: TaskFilter) -> TaskFilter:
 
 
 def is_of_ends(wanted: TaskFilter) -> bool:
-    """Return whether only ended tasks can match."""
+    """Return True if only ended tasks can match."""
     return wanted.ended_since is not None or wanted.ended_until is not None
 
 
 def created_before(wanted: TaskFilter) -> datetime | None:
-    """Return before when the tasks were enqueued, if the filter tells: none ends before that."""
+    """Return an instant before which all matching tasks were enqueued, or None."""
     return min((one for one in (wanted.until, wanted.ended_until) if one is not None), default=None)
 
 
 def searched(wanted: TaskFilter) -> int:
-    """Return how many tasks of each table one page looks at, where no index has the filter."""
+    """Return how many tasks of each table one page reads, if no index serves the filter."""
     if wanted.error is not None:
         return ERROR_SEARCH_LIMIT
     return SEARCH_LIMIT if wanted.q is None else TEXT_SEARCH_LIMIT
 
 
 def needles(q: str) -> tuple[Needle, ...]:
-    """Return what to look for: a task is found if its arguments have one of these."""
+    """Return the texts to search for: a task is found if its arguments have one of them."""
     found: list[Needle] = [(_json_text(q),)]
     if (member := _MEMBER.fullmatch(q)) is not None:
         *outer, name = member[1].split(".")
@@ -76,17 +76,17 @@ def needles(q: str) -> tuple[Needle, ...]:
 
 
 def is_found(wanted: tuple[Needle, ...], text: str) -> bool:
-    """Return whether the text has one of them."""
+    """Return True if the text has one of them."""
     return any(_has(text, needle) for needle in wanted)
 
 
 def condition(wanted: tuple[Needle, ...], column: str, position: str, bind: Callable[[str], str]) -> str:
-    """Return the same as SQL; `position` is the database's function for it, `bind` returns a parameter's name."""
+    """Return the same condition as SQL; `position` is the database's function, `bind` returns a parameter's name."""
     return "(" + " or ".join(_condition(column, list(needle), position, bind) for needle in wanted) + ")"
 
 
 def error_class(note: str | None) -> str | None:
-    """Return the class of the error that a note for the trail tells about; None: it tells about none."""
+    """Return the class of the error in a note of the trail, or None."""
     found = None if note is None else _error_class.search(note)
     return None if found is None else found[1]
 

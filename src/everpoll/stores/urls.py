@@ -1,4 +1,4 @@
-"""From an address to a store: `sqlite:///everpoll.db`, `postgresql://…`, `memory://`."""
+"""URLs of stores: `sqlite:///everpoll.db`, `postgresql://…`, `memory://`."""
 
 import os
 
@@ -18,19 +18,19 @@ def default_url() -> str:
 
 
 def has_url() -> bool:
-    """Return whether the environment says where tasks live."""
+    """Return True if the environment has the address of a store."""
     return bool(os.environ.get("EVERPOLL_URL"))
 
 
 def with_connections(url: str, connections: int | None) -> str:
-    """Return the address with that many connections in it; only Postgres counts them."""
+    """Return the address with this number of connections as an option; only Postgres has it."""
     if connections is None or url.split(":", 1)[0].lower() not in POSTGRES:
         return url
     return f"{url}{'&' if '?' in url else '?'}connections={connections}"
 
 
 def store_for(url: str, clock: Clock | None = None) -> Store:
-    """Return the store at that address; it is opened later. Drivers are imported only where they are needed."""
+    """Return the store at that address, not yet open. Drivers are imported only if they are needed."""
     scheme = url.split(":", 1)[0].lower() if "://" in url else ""
     if scheme == "memory":
         from everpoll.stores.memory import MemoryStore  # noqa: PLC0415 - see above
@@ -55,7 +55,7 @@ def store_for(url: str, clock: Clock | None = None) -> Store:
 
 
 def is_missing_file(url: str) -> bool:
-    """Return whether this is the address of a SQLite file that does not exist yet."""
+    """Return True if this is the address of a SQLite file that does not exist yet."""
     if url.split(":", 1)[0].lower() != "sqlite":
         return False
     from everpoll.drivers.sqlite.address import read_address  # noqa: PLC0415 - as in `store_for`

@@ -1,4 +1,4 @@
-"""Tasks, events, queues and limits as people and fronts read them."""
+"""Views: tasks, events, queues and limits, as callers read them."""
 
 from datetime import datetime
 from typing import Any
@@ -11,11 +11,11 @@ from everpoll.stores.operations import Pause
 from everpoll.stores.task_states import TaskState
 
 TRAIL_LIMIT = 100
-"""How many decisions a task remembers; the oldest go first."""
+"""How many decisions a trail keeps; beyond that, the oldest are dropped."""
 
 
 class TaskInfo(Struct, frozen=True, kw_only=True, gc=False):
-    """A task as people see it; JSON columns are decoded."""
+    """A task, for callers and operators; JSON columns are decoded."""
 
     id: int
     kind: str
@@ -37,16 +37,16 @@ class TaskInfo(Struct, frozen=True, kw_only=True, gc=False):
     cancel_requested: bool = False
     args: Any = None
     version: int = 1
-    """Of the arguments: which form they have."""
+    """The version of the arguments."""
     memory: Any = None
     progress: Any = None
     result: Any = None
     limit: Limit | None = None
-    """The limit that it counts for, as it was enqueued."""
+    """The limit of the task, as it was enqueued."""
     then_id: int | None = None
     """The task that waits, or waited, for the end of this one."""
     takes: Takes | None = None
-    """What it takes from those that it waits for, or waited for; None: it waits for no task."""
+    """What it takes from the tasks that it waits for, or waited for; None if there are none."""
     blockers: int = 0
     """How many tasks it still waits for; above 0, no worker leases it."""
     trail: tuple[dict[str, Any], ...] = ()
@@ -61,12 +61,12 @@ class TaskInfo(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def errors(self) -> tuple[dict[str, Any], ...]:
-        """One per failed attempt, with traceback."""
+        """The notes of failed attempts, with their tracebacks."""
         return tuple(entry for entry in self.trail if "error" in entry)
 
 
 class LiveTask(Struct, frozen=True, gc=False):
-    """A live task with its JSON as it is written: a caller that reads thousands decodes it into structs of its own."""
+    """A live task with its JSON undecoded: callers that read thousands decode it into their own structs."""
 
     id: int
     key: str | None
@@ -76,70 +76,71 @@ class LiveTask(Struct, frozen=True, gc=False):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """What happened, as it is read."""
+    """An event, as it is read."""
 
     task_id: int
-    """0: it is about no task."""
+    """The id of its task; 0 if it is about no task."""
     kind: str
-    """Of the task, as its name and key; without a task: "queue", "loop", "bulk", "service" …"""
+    """The kind of its task; if it is about no task: "queue", "loop", "bulk", "service" …"""
     name: str
     key: str | None
     seq: int
     at: datetime
     body: Any
     position: str
-    """Its place in the feed; opaque. The feed goes on after it."""
+    """Its position in the feed, from which a reader can continue; opaque."""
 
 
 class EventPage(Struct, frozen=True):
-    """A piece of the feed; it goes on after `after`."""
+    """A page of the feed; `after` continues it."""
 
     events: tuple[Event, ...]
     after: str
     is_gap: bool = False
-    """Some events after the position that was asked for are gone: they were older than history is kept."""
+    """True if events after the requested position were dropped, because they were older than history is kept."""
 
 
 class QueueInfo(Struct, frozen=True, kw_only=True):
-    """How much waits in a queue; counts are exact up to `COUNT_LIMIT` and never cost a scan of everything."""
+    """The tasks of a queue; counts are exact up to `COUNT_LIMIT`, and never need a scan of all tasks."""
 
     queue: str
     ready: int
     waiting: int
     running: int
     oldest_due_at: datetime | None = None
-    """Since when the ready task that has waited longest has been due; None: none is ready. Of thousands of priorities
-    the lowest are not looked at. Those that wait for their limit are not ready: they are to wait."""
+    """The due time of the ready task that has waited longest; None if none is ready. Of thousands of priorities, the
+    lowest are not read. Tasks that wait for their limit are not ready."""
     paused: Pause | None = None
-    """None: workers lease from it. A paused queue is listed also without tasks."""
+    """The pause, or None. A paused queue is listed even if it has no tasks."""
     limited: int = 0
-    """Due tasks that count for a limit, and wait until it lets them start; they are not among the ready ones."""
+    """Due tasks that wait until their limit lets them start; they are not among the ready ones."""
     blocked: int = 0
-    """Tasks of chains and groups that wait for others to end; no worker leases them before."""
+    """Tasks of chains and groups that wait for other tasks to end."""
     has_more_running: bool = False
-    """More tasks may run than were counted: a store that counts them by reading lines of tasks has a bound on that."""
+    """True if more tasks may run than were counted: some stores stop counting at a bound."""
 
 
 class LimitInfo(Struct, frozen=True, kw_only=True):
-    """What happens at one key of a limit; counts stop at `COUNT_LIMIT`."""
+    """The tasks of one key of a limit; counts stop at `COUNT_LIMIT`."""
 
     key: str
     waiting: int
-    """Due, and not started."""
+    """How many tasks are due and have not started."""
     running: int
     oldest_started_at: datetime | None = None
-    """Of those that run, when the first one started."""
+    """When the first of the running tasks started."""
     starts: tuple[tuple[datetime, int], ...] = ()
-    """How many started when, oldest first, for as long as a rate counts them; starts close to one another are one."""
+    """Instants with how many tasks started then, oldest first, as long as a rate counts them; close starts are
+    merged."""
 
 
 COUNT_LIMIT = 10_000
 SEARCH_LIMIT = 10_000
-"""Tasks of each table that one page looks at where no index has the filter: 10 to 30 ms, however many there are."""
+"""How many tasks of each table one page reads if no index serves the filter: 10 to 30 ms, for any number of tasks."""
 TEXT_SEARCH_LIMIT = 5_000
-"""The same for a text in their arguments, which may be long."""
+"""The same for a search by text in the arguments, which may be long."""
 ERROR_SEARCH_LIMIT = 2_500
-"""The same among the tasks of one class of errors: they are far apart, so that each is a page of the database."""
+"""The same for a search by class of errors: such tasks are far apart, so that each is on another page of the disk."""
 
 
 class TaskFilter(Struct, frozen=True, kw_only=True):
@@ -152,19 +153,19 @@ class TaskFilter(Struct, frozen=True, kw_only=True):
     indexed: bool = False
     """Only indexed tasks: with a kind, an index finds them."""
     key_start: str | None = None
-    """What their keys begin with."""
+    """The beginning of their keys."""
     error: str | None = None
     """The class of its last error since it was enqueued or retried by hand."""
     q: str | None = None
     """A text in its arguments, or `member:value`; see `stores/task_search.py`."""
     since: datetime | None = None
-    """Enqueued then or later …"""
+    """Only tasks that were enqueued at this instant or later."""
     until: datetime | None = None
-    """… and before that."""
+    """Only tasks that were enqueued before this instant."""
     ended_since: datetime | None = None
-    """Ended then or later: only ended tasks …"""
+    """Only tasks that ended at this instant or later."""
     ended_until: datetime | None = None
-    """… and before that."""
+    """Only tasks that ended before this instant."""
     is_retrying: bool = False
     """Only tasks that failed and wait for their next attempt."""
 
@@ -175,5 +176,5 @@ class TaskPage(Struct, frozen=True):
     tasks: tuple[TaskInfo, ...]
     after: int | None = None
     searched_back_to: datetime | None = None
-    """Set where the page is short because no more than SEARCH_LIMIT tasks were looked at: the oldest of them was
-    enqueued then. The list goes on after `after` all the same."""
+    """If the page is short because only SEARCH_LIMIT tasks were read: when the oldest of them was enqueued. The list
+    continues after `after` in any case."""

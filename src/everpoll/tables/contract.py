@@ -1,4 +1,4 @@
-"""The types of this room that others use: the finding of an inspection, a count of rows."""
+"""The types of this package that others use: the finding of an inspection, a count of rows."""
 
 from msgspec import Struct
 

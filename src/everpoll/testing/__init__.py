@@ -1,7 +1,7 @@
 """The public test kit: what everpoll's own tests use, for yours.
 
 `VirtualClock` lets hours pass in no time; `drain(app)` runs what is due until nothing is. `in_memory(app)` and
-`inline(app)` put an app on a store in memory; `enqueued` and `assert_enqueued` tell what it was asked to do.
+`inline(app)` give an app a store in memory; `enqueued` and `assert_enqueued` show what was enqueued.
 """
 
 from everpoll.errors import NothingLeftToWait

@@ -2,7 +2,7 @@
 
 Promises: when every task waits, time jumps to the next timer; each timer fires with `loop.time()` equal to its due
 time; timers of one instant fire in the order they were made; time stands still while executors work, while `hold`
-is open and while real I/O is ready. A test that can never go on fails, with a list of what waits where.
+is open and while real I/O is ready. A test that can never go on fails, with a list of the tasks and where they wait.
 Never touches `time.time`, `time.monotonic` or `datetime`, and never another event loop than its own.
 
     free ──async with clock / run / new_event_loop──▶ attached ──exit / loop.close──▶ free (time stays where it is)
@@ -73,7 +73,7 @@ class VirtualClock:
             with asyncio.Runner(loop_factory=self.new_event_loop, debug=debug) as runner:
                 return runner.run(guarded)
         finally:
-            # Where the loop never started, unawaited coroutines would add a warning to the error that matters.
+            # If the loop never started, coroutines that were not awaited would add a warning to the error.
             guarded.close()
             main.close()
 
@@ -110,7 +110,7 @@ class VirtualClock:
         await self.advance(0)
 
     def jump(self, duration: Duration) -> None:
-        """Leap at once, as a machine that was suspended: what became due meanwhile fires late, in order.
+        """Move time at once, as on a machine that was suspended: timers that became due meanwhile fire late, in order.
 
         The one way to move time while a thread works or `hold` is open.
         """

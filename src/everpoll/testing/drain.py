@@ -1,9 +1,9 @@
-"""drain: run what is due, in a test, and come back when nothing is left to run.
+"""drain: runs all due tasks in a test, and returns when none is left.
 
-Promises: when it returns, no task of the app's queues is due or running; what is delayed stays where it is, and so do
-retries that wait for their backoff, and tasks of paused queues. The worker that it starts has stopped by then. Never
-starts loops, never closes the app or its store: what was enqueued before and is asked about afterwards needs no
-`async with app`.
+Promises: when it returns, no task of the app's queues is due or running. Delayed tasks, retries that wait for their
+backoff, and tasks of paused queues stay as they are. The worker that it starts has stopped by then. Never starts loops,
+and never closes the app or its store, so a test needs no `async with app` to enqueue before it and to read results
+after.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ CADENCE = Backoff("1ms", factor=1.5, cap="50ms", jitter=0)
 
 
 class DrainableApp(Protocol):
-    """What is needed of an app; `Everpoll` is one."""
+    """The part of an app that `drain` needs; `Everpoll` has it."""
 
     @property
     def queues(self) -> Collection[str]:
@@ -37,7 +37,7 @@ class DrainableApp(Protocol):
 
 
 async def drain(app: DrainableApp, timeout: Duration = "30s") -> None:  # noqa: ASYNC109 - the word of the API
-    """Run a worker of the app until no task is due or running; `TimeoutError` tells what was left, where.
+    """Run a worker of the app until no task is due or running; `TimeoutError` names the queues that still have tasks.
 
         await audit.enqueue("https://example.com")
         await drain(app)

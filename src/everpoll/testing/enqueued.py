@@ -1,7 +1,7 @@
-"""What was enqueued, for tests that do not run it.
+"""Enqueued tasks, for tests that do not run them.
 
 Promises: tasks are compared by the parameters of the job's function, so `f(1, b=2)` and `f(1, 2)` are the same call.
-Tasks in any state count, ended ones too.
+Tasks in any state count, also ended ones.
 """
 
 import inspect
@@ -14,11 +14,11 @@ from everpoll.stores.contract import Store, TaskFilter, TaskInfo
 
 PAGE = 1_000
 LISTED = 10
-"""Calls that a failed assertion shows."""
+"""How many calls a failed assertion shows."""
 
 
 class Opened(Protocol):
-    """What is needed of an app; `Everpoll` is one."""
+    """The part of an app that this needs; `Everpoll` has it."""
 
     async def store(self) -> Store:
         """Return the store of its tasks."""
@@ -26,7 +26,7 @@ class Opened(Protocol):
 
 
 class Named(Protocol):
-    """What is needed of a job; `Job` is one."""
+    """The part of a job that this needs; `Job` has it."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,10 @@ async def enqueued(app: Opened, job: Named) -> list[EnqueuedCall]:
 
 
 async def assert_enqueued(app: Opened, job: Named, /, *args: Any, **kwargs: Any) -> TaskInfo:
-    """Return the newest task of this call; raise `AssertionError` with the calls that there are if there is none."""
+    """Return the newest task of this call.
+
+    If there is none, raise `AssertionError` with the calls that were enqueued.
+    """
     wanted = msgspec.json.decode(job.new_task(args, kwargs).args)
     expected = _bound(job.signature, tuple(wanted.get("args", ())), wanted.get("kwargs", {}))
     calls = await enqueued(app, job)

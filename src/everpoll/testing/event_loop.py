@@ -4,10 +4,11 @@ Promises: real I/O that is ready and work in executors come before time moves; t
 the order they were made; `detach` leaves the loop as it was, with time that goes on from the virtual instant.
 Never patches a module or a class: only attributes of this one loop.
 
-The only file that knows asyncio's inside, the same from 3.11 to 3.14: `_run_once` asks `_selector.select(timeout)`
-for I/O and then fires each handle of the heap `_scheduled` whose `_when` is below `time() + _clock_resolution`.
+The only file that uses private parts of asyncio, which are the same from 3.11 to 3.14: `_run_once` calls
+`_selector.select(timeout)`, and then fires each handle of the heap `_scheduled` whose `_when` is below `time() +
+_clock_resolution`.
 """
-# ruff: noqa: SLF001  # Virtual time has no public door into asyncio; this file is that door.
+# ruff: noqa: SLF001  # asyncio has no public way to replace its time.
 
 import asyncio
 import itertools
@@ -21,7 +22,7 @@ from everpoll.errors import EverpollError
 
 
 class Keeper(Protocol):
-    """What the loop asks of the clock."""
+    """The part of the clock that the loop needs."""
 
     patience_s: float
 
@@ -91,7 +92,7 @@ class AttachedLoop:
         self.loop._clock_resolution = math.nextafter(now, math.inf) - now
 
     def wake(self) -> None:
-        """Make the loop look around; safe from any thread."""
+        """Wake the loop; safe from any thread."""
         with suppress(RuntimeError):  # Closed meanwhile, by its own thread.
             self.loop.call_soon_threadsafe(_nothing)
 
@@ -148,7 +149,7 @@ class AttachedLoop:
         return events
 
     def _select_idle(self) -> Any:
-        # Asked before looking for I/O: what a thread posted before it finished is then certainly seen.
+        # Computed before I/O is read: then a result that a thread posts just before it ends is not missed.
         wait_s = self._worth_waiting_s()
         events = self._selector.select(wait_s)
         if events or wait_s is None:
@@ -172,7 +173,7 @@ class AttachedLoop:
 
 
 class _Selector:
-    """The loop's own selector, but for `select`."""
+    """The loop's own selector, with another `select`."""
 
     def __init__(self, selector: Any, select: Callable[[float | None], Any]) -> None:
         self._selector = selector
@@ -183,7 +184,7 @@ class _Selector:
 
 
 class _Due(float):
-    """A due time that knows its turn: in virtual time many are equal, and heapq alone would shuffle those."""
+    """A due time with an order: in virtual time many are equal, and heapq does not keep the order of equal ones."""
 
     __slots__ = ("turn",)
     turn: int

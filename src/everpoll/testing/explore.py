@@ -1,15 +1,15 @@
-"""explore: the same story again and again, with a crash, then a zombie, at every point that it passes.
+"""explore: runs a story again and again, with a crash, then a zombie, at every point that it passes.
 
     exploration = explore(
         make=lambda world: build_app(world.store, world.clock, world.remote),   # a process of yours, made anew
         story=begin_the_runs,                                                   # what happens, with a worker running
-        check=started_once_and_cleaned_up_once,                                 # must hold however it went
+        check=started_once_and_cleaned_up_once,                                 # must hold in every case
         remote=lambda: ScriptedRemote(start=[…], status=[…]),
     )
 
-Promises: every point of the undisturbed story is tried, crash and zombie; a process that died is replaced by a new one
-a moment later; a zombie wakes up when everything has ended without it. Virtual time: hours take no time. The first
-story that breaks `check` is reported with the point and the fate that broke it.
+Promises: a crash and a zombie are tried at every point of the undisturbed story; a new process replaces one that died a
+moment later; a zombie goes on when everything has ended without it. Virtual time: hours pass at once. The error for the
+first story that breaks `check` names the point and the fate.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from everpoll.testing.points import Fate, InjectedFault, Process, here
 from everpoll.testing.processes import ProcessStore
 
 RESTART_S = 1.0
-LOOK_S = 1.0
+CHECK_S = 1.0
 
 
 class AppLike(Protocol):
-    """What is needed of an app; `Everpoll` is one."""
+    """The part of an app that `explore` needs; `Everpoll` has it."""
 
     def working(self) -> AbstractAsyncContextManager[None]:
         """Run a worker for the length of a block."""
@@ -47,12 +47,12 @@ class World:
     fault: InjectedFault
     remote: Any = None
     notes: dict[str, Any] = field(default_factory=dict)
-    """Yours: what the story did, for the check."""
+    """For your own notes: what the story did, for the check."""
     processes: list[Process] = field(default_factory=list)
 
     @property
     def store(self) -> Any:
-        """The database, as the process that is being built sees it."""
+        """The store for the process that is being made."""
         process = here.get()
         return ProcessStore(self.database, process) if process is not None else self.database
 
@@ -71,10 +71,10 @@ Check = Callable[[World], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What was tried."""
+    """The result of an exploration."""
 
     points: tuple[str, ...]
-    """Of the undisturbed story, in order."""
+    """The points of the undisturbed story, in order."""
     stories: int
     """How many stories were run."""
 
@@ -139,12 +139,12 @@ async def _run_story(
             if world.fault.injected.is_set() and len(workers) == 1:
                 await asyncio.sleep(RESTART_S)
                 workers.append(_Running(world, make))
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
         for process in world.processes:
             if process.state == "frozen":
                 process.state = "alive"
                 process.thawed.set()
-        # Whatever a zombie still wants to do, it does now.
+        # Give zombies time to finish what they were doing.
         await asyncio.sleep(600)
         await check(world)
     finally:
@@ -170,7 +170,7 @@ class _Running:
             await self._leave.wait()
 
     async def stop(self) -> None:
-        """End it, politely if it lives."""
+        """End the process: shut its worker down if it lives, else cancel it."""
         self._leave.set()
         if self._process.state != "alive":
             self._task.cancel()

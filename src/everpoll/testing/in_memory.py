@@ -1,10 +1,10 @@
-"""An app that was made for a real database, in a test: on a store in memory, for the length of a block.
+"""Gives an app that was made for a real database a store in memory, for the length of a block.
 
     with in_memory(app):    tasks are kept in memory; `drain(app)` runs them
     with inline(app):       the same, and each enqueue returns after its task has run
 
-Promises: inside the block nothing reaches the app's own database, not from synchronous callers either. After it, the
-app is as it was before, and what was enqueued in the block is gone. Never: exchanges the store of an app that runs.
+Promises: inside the block the app's own database is not used, also not by synchronous callers. After the block the app
+has its own store again, and the tasks of the block are gone. Never: replaces the store of an app that runs.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from everpoll.testing.drain import DrainableApp, drain
 
 
 class AppWithStore(DrainableApp, Protocol):
-    """What is needed of an app; `Everpoll` is one."""
+    """The part of an app that this needs; `Everpoll` has it."""
 
     def exchange_store(self, store: Store) -> Any:
         """Use another store; return the value that `restore_store` needs."""
         ...
 
     def restore_store(self, before: Any) -> None:
-        """Use the store of before again."""
+        """Use the earlier store again."""
         ...
 
 
@@ -44,7 +44,7 @@ def in_memory(app: A, *, clock: Clock | None = None) -> Iterator[A]:
             await assert_enqueued(app, send_invoice, 7)
             await drain(app)
 
-    `clock`: a `VirtualClock`, where delays are to pass in no time.
+    `clock`: a `VirtualClock`, if delays must pass at once.
     """
     with _on(app, MemoryStore(clock)):
         yield app
@@ -72,7 +72,7 @@ def _on(app: AppWithStore, store: Store) -> Iterator[None]:
 
 
 class _InlineStore(MemoryStore):
-    """Has the app run what is due before an enqueue returns."""
+    """Runs the due tasks of the app before an enqueue returns."""
 
     def __init__(self, clock: Clock | None, app: DrainableApp) -> None:
         super().__init__(clock)

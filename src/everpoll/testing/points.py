@@ -1,7 +1,7 @@
 """Crash points: places where a process may die or freeze, named, in order.
 
 A point does nothing outside of `explore`. Inside, the explorer may inject a fault: the process stops there, for ever or
-until it is thawed, and whatever it would have done next does not happen, or happens much too late.
+until the explorer lets it go on, much too late.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Process:
     thawed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def gate(self) -> None:
-        """Pass while it lives; else stay here: for ever, or until it is thawed."""
+        """Return if the process lives; else wait here, for ever if it is dead, or until it goes on."""
         while self.state != "alive":
             if self.state == "dead":
                 await asyncio.get_running_loop().create_future()
@@ -31,7 +31,7 @@ class Process:
 
 @dataclass(slots=True, eq=False)
 class InjectedFault:
-    """The one fault of a story: what happens to the process that passes the nth point."""
+    """The one fault of a story: the process that passes the nth point stops there."""
 
     at: int | None = None
     fate: Fate = "crash"

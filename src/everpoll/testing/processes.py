@@ -1,4 +1,4 @@
-"""A store as one simulated process sees it: when the process is dead or frozen, nothing comes through any more."""
+"""The store of one simulated process: while the process is dead or frozen, its calls wait."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ WRITES = frozenset(
 
 
 class ProcessStore:
-    """All of a store, through the process's gate; lease and settle have crash points before and after them."""
+    """Passes all calls to the store while the process lives; `lease` and `settle` have crash points around them."""
 
     beats_in_loop = True
 

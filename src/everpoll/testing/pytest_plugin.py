@@ -1,7 +1,7 @@
-"""Fixtures for pytest, there as soon as everpoll is installed.
+"""Fixtures for pytest, available once everpoll is installed.
 
     everpoll_clock     a `VirtualClock`
-    everpoll_memory    puts an app on a store in memory until the test ends: `app = everpoll_memory(shop.app)`
+    everpoll_memory    gives an app a store in memory until the test ends: `app = everpoll_memory(shop.app)`
 
 Nothing of everpoll is imported before a test asks for one of them.
 """
@@ -26,7 +26,7 @@ def everpoll_clock() -> "VirtualClock":
 
 @pytest.fixture
 def everpoll_memory() -> Iterator[Callable[..., Any]]:
-    """Return a function that puts an app on a store in memory until the test ends; `clock=` as for `in_memory`."""
+    """Return a function that gives an app a store in memory until the test ends; `clock=` as for `in_memory`."""
     from everpoll.testing.in_memory import in_memory  # noqa: PLC0415 - see above
 
     with ExitStack() as until:

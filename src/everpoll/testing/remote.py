@@ -2,8 +2,8 @@
 
     cloud = ScriptedRemote(start=[{"id": "7"}], status=["queued", TimeoutError("slow"), "complete"])
 
-Promises: answers come in order, and the last one stays. An exception is raised, a function is called with the
-arguments. Each call passes two crash points, `before_<call>` and `after_<call>`: what the remote did is done by then.
+Promises: answers come in order, and the last one is repeated. An exception is raised, a function is called with the
+arguments. Each call passes two crash points: `before_<call>`, and `after_<call>`, when the remote has done its work.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class ScriptedRemote:
             answer = await self._answer(name, args, kwargs)
             await crash_point(f"after_{name}")
             if isinstance(answer, BaseException):
-                # The same one may be raised many times: what it remembers of the last time is not this time's.
+                # The same exception may be raised many times: remove the traceback of the last time.
                 raise answer.with_traceback(None)
             return answer
 

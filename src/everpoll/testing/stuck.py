@@ -1,7 +1,7 @@
-"""Stuck: telling a test that its time cannot go on, and which task waits where.
+"""Stuck: the error of a test whose time cannot go on, with a list of its tasks and where they wait.
 
-Promises: the error comes out of the block that owns the clock, with the place where it waited as its cause, after
-that block's own clean-up has run. Never interrupts a task other than the owner's.
+Promises: the block that owns the clock raises the error, after its own clean-up, with the place where it waited as the
+cause. Never interrupts another task.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ _TASKS_SHOWN = 20
 
 
 class Guard:
-    """The task that owns the clock, and the error that it is to end with, if any.
+    """The task that owns the clock, and the error with which it must end, if any.
 
     Works as `asyncio.timeout` does: the owner is cancelled, and `settle` turns that cancellation into the error.
     """
@@ -25,7 +25,7 @@ class Guard:
         self._error: EverpollError | None = None
 
     def interrupt(self, error: EverpollError) -> bool:
-        """End the owner's block with `error`; False when it is over, or was interrupted before and got stuck again."""
+        """End the owner's block with `error`; return False if the block has ended, or was interrupted before."""
         if self._error is not None or self._owner.done():
             return False
         self._error = error

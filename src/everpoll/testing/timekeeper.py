@@ -1,11 +1,11 @@
-"""Timekeeper: what virtual time does when the event loop has nothing left to run.
+"""Timekeeper: moves virtual time when the event loop has nothing left to run.
 
     idle ──a timer is next──────────────────▶ now = its due time
     idle ──an advance() is next─────────────▶ now = its target, and the caller goes on
     idle ──neither──────────────────────────▶ stuck: only real I/O could help
 
-Promises: `now` never goes backwards, stops at every due time on the way, and timers go before an `advance` that ends
-at the same instant. Never reads a real clock and knows nothing of asyncio's inside.
+Promises: `now` never goes backwards, and stops at every due time on the way; timers fire before an `advance` that ends
+at the same instant returns. Never reads a real clock, and uses no private part of asyncio.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from typing import NamedTuple
 # that waits for time does not need so many.
 ROUNDS_LIMIT = 1_000_000
 
-# Twenty sleeps of 0.1 s end at 2.0000000000000004. A test that advances by 2 s means the twentieth too, so a target
-# reaches as far as the clock resolution that asyncio itself grants to timers.
+# Twenty sleeps of 0.1 s end at 2.0000000000000004. A test that advances by 2 s expects the twentieth, too, so a target
+# reaches a nanosecond further, as timers of asyncio do.
 _REACH_S = 1e-9
 
 
@@ -42,9 +42,10 @@ class Timekeeper:
         self._targets: list[_Target] = []
 
     def move_to(self, instant: float) -> None:
-        """Time is `instant`, or stays where it is when that has passed."""
+        """Set the time to `instant`, unless that lies in the past."""
         if instant > self.now:
-            # A plain float: what reads the clock may end up in JSON, and a timer's due time is of a kind of its own.
+            # A plain float, because readers of the clock may encode it as JSON: a timer's due time has a type of its
+            # own.
             self.now = float(instant)
             self._rounds = 0
 
@@ -57,7 +58,7 @@ class Timekeeper:
         await reached
 
     def move_on(self, next_due: float) -> bool:
-        """Go to whatever comes next, one step; False when nothing does."""
+        """Move time to the next timer or target; return False if there is none."""
         target = self._next_target()
         if math.isfinite(next_due) and (target is None or next_due <= target.last_due):
             self.move_to(next_due)
@@ -73,7 +74,7 @@ class Timekeeper:
         self._rounds = 0
 
     def is_racing(self, next_due: float) -> bool:
-        """Count a round that moved no time: True once a caller has waited too many of them for time to move."""
+        """Count a round in which time did not move; return True after too many of them while a caller waits."""
         self._rounds += 1
         if self._rounds <= ROUNDS_LIMIT:
             return False
@@ -81,7 +82,7 @@ class Timekeeper:
         return math.isfinite(next_due) or self._next_target() is not None
 
     def abandon(self, error: Exception) -> None:
-        """Raise this error in all callers that wait: time will not move any more."""
+        """Raise this error in all callers that wait, because time will not move any more."""
         for target in self._targets:
             if not target.reached.done():
                 target.reached.set_exception(error)

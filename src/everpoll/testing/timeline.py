@@ -21,7 +21,7 @@ class Moment(NamedTuple):
 
 
 class Watched(Protocol):
-    """What is needed of a watch."""
+    """The part of a watch that this needs."""
 
     on_decision: list[Any]
 

@@ -28,30 +28,30 @@ class Batch:
         self._function = function
         self._subject = subject
         self._waiting: list[Waiting] = []
-        self._sending: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._calls: set[asyncio.Task[None]] = set()
-        self._asked: set[str] = set()
+        self._remotes: set[str] = set()
         self._number = 0
 
     def is_gathering_for(self, remote: str) -> bool:
         """Return True if runs for a call to this remote are being gathered: another run causes no further call."""
-        return self._event_loop is asyncio.get_running_loop() and bool(self._waiting) and remote in self._asked
+        return self._event_loop is asyncio.get_running_loop() and bool(self._waiting) and remote in self._remotes
 
-    async def ask(self, op: Any, context: LookContext, remote: str, limit_s: float) -> Any:
+    async def look(self, op: Any, context: LookContext, remote: str, limit_s: float) -> Any:
         """Join the next call and return the verdict on this run; raise `JobTimeout` after `limit_s`."""
         event_loop = asyncio.get_running_loop()
         if self._event_loop is not event_loop:
             # Runs that waited on an earlier event loop ended with it.
-            self._event_loop, self._sending, self._waiting, self._calls = event_loop, None, [], set()
-            self._asked = set()
+            self._event_loop, self._send_timer, self._waiting, self._calls = event_loop, None, [], set()
+            self._remotes = set()
         answer: asyncio.Future[Any] = event_loop.create_future()
         self._waiting.append((op, context, answer))
-        self._asked.add(remote)
+        self._remotes.add(remote)
         if len(self._waiting) >= BATCH:
             self._send()
-        elif self._sending is None:
-            self._sending = event_loop.call_later(GATHER_S, self._send)
+        elif self._send_timer is None:
+            self._send_timer = event_loop.call_later(GATHER_S, self._send)
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
@@ -62,10 +62,10 @@ class Batch:
             raise
 
     def _send(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
-        batch, self._waiting, self._sending = self._waiting, [], None
-        self._asked = set()
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+        batch, self._waiting, self._send_timer = self._waiting, [], None
+        self._remotes = set()
         batch = [one for one in batch if not one[2].done()]
         if batch:
             call = asyncio.get_running_loop().create_task(self._call(batch), name="everpoll-look-many")
@@ -83,7 +83,7 @@ class Batch:
                 answer.add_done_callback(cancel_if_unwanted)
 
     async def _call(self, batch: list[Waiting]) -> None:
-        SUBJECT.set(self._subject)  # else log lines of the call would name its first run
+        SUBJECT.set(self._subject)  # without this, log lines of the call would name its first run
         self._number += 1
         for _, context, _ in batch:
             context.call = self._number

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from everpoll.policy.durations import LONGEST_S
 
 FEWEST = 5
-"""Ends that make a distribution; with fewer, the fallback decides."""
+"""With fewer ended runs than this, the fallback decides."""
 NEIGHBOURS = 0.7
 """A run is spread up to its 0.7 * sqrt(n)-th neighbour, of n ends."""
 POINTS = 400
@@ -30,11 +30,11 @@ class Curve:
 
     __slots__ = ("area", "ended", "ends", "known_s", "left", "points", "steps")
 
-    def __init__(self, xs: list[float], masses: list[float], behind: float, ends: int, points: int) -> None:
-        """Make the curve of a line that rises to the mass of all ends; a mass of `behind` lies after its last point."""
+    def __init__(self, xs: list[float], masses: list[float], later_mass: float, ends: int, points: int) -> None:
+        """Make the curve of a line that rises to the mass of all ends; `later_mass` lies after its last point."""
         self.ends = ends
         """The number of ended runs that it was made from."""
-        total = masses[-1] + behind
+        total = masses[-1] + later_mass
         shares = [mass / total for mass in masses]
         xs, shares = _cut(xs, shares, KNOWN * shares[-1])
         self.known_s = xs[-1]

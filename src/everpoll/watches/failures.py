@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("everpoll.watches")
 
 
-def failed(step: "Step", what: Calls, error: BaseException, *, is_unasked: bool = False) -> Failed:
+def failed(step: "Step", what: Calls, error: BaseException, *, before_call: bool = False) -> Failed:
     """Classify, count and log a failure of a call."""
     memory, text, fault = step.memory, error_text(error), _fault(step, error)
     is_look = what in {"look", "verify"}
@@ -30,19 +30,19 @@ def failed(step: "Step", what: Calls, error: BaseException, *, is_unasked: bool 
         log_cleanup_failure(step, text, memory.cleanup_tries)
     elif not step.is_canceling:
         log_failure(step, "start" if memory.phase == "intent" else "look" if is_look else what, text, fault, error)
-    pace = resting = None
+    pace = breaker_wait = None
     if is_look and not step.is_canceling:
-        pace = pace_after_failure(step, is_unasked=is_unasked)
+        pace = pace_after_failure(step, before_call=before_call)
     if step.remote is not None:
-        resting = _report_to_breaker(step, step.remote, fault, None if context is None else context.call)
+        breaker_wait = _report_to_breaker(step, step.remote, fault, None if context is None else context.call)
     return Failed(
         what,
         text,
         fault,
         None if fault == "transient" else described(error),
         retry_after_s(error),
-        resting,
-        is_unasked,
+        breaker_wait,
+        before_call,
         report=report,
         pace=pace,
         took_s=step.look_took_s,

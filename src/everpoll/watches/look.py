@@ -33,7 +33,7 @@ async def look(step: "Step", _plan: Call) -> Event:
     context = step.context = LookContext(step.memory.for_look(), step.now(), watch.checks, step.key)
     remote, op, began = step.remote, step.op, clock()
     try:
-        verdict = await step.within("look", lambda limit_s: step.runtime.ask(limit_s, op, context, remote))
+        verdict = await step.within("look", lambda limit_s: step.runtime.look(limit_s, op, context, remote))
     finally:
         step.look_took_s = round(clock() - began, 6)
     context.check_memory()

@@ -77,7 +77,7 @@ class StepNotes(Struct, omit_defaults=True):
             self.changed = self.changed | changed
 
 
-class RunMemory(Struct, omit_defaults=True):
+class RunMemory(Struct, omit_defaults=True, rename={"started_elsewhere": "is_given"}):
     """A run, as it is stored in its row."""
 
     run_id: str
@@ -87,7 +87,7 @@ class RunMemory(Struct, omit_defaults=True):
     """When the handle was stored, by the store's clock: the budget counts from here."""
     begun_at: float | None = None
     """When the run was first leased: the budget counts from here until the start."""
-    is_given: bool = False
+    started_elsewhere: bool = False
     """The operation was started elsewhere: the first look comes at once, and the cadence begins after that look."""
     looks: int = 0
     looked_at: float | None = None
@@ -131,7 +131,7 @@ class RunMemory(Struct, omit_defaults=True):
     """Time that does not count for the budget: the remote was down, or the worker had no code for the run."""
     paused_at: float | None = None
     paused_most_s: float | None = None
-    """How long the current pause may last at most (an outage of the remote); None: no limit."""
+    """The longest time that the current pause may last (an outage of the remote); None: no limit."""
     outage_s: float = 0.0
     """The part of `paused_s` that outages of the remote caused."""
     has_token: bool = False

@@ -14,7 +14,7 @@ from everpoll.watches.faults import Classify, rule_of_types
 NAME_LIMIT = 100
 PRIORITY_LIMIT = 1_000_000_000
 STEP_CALLS = 3
-"""Adopt, cancel and look; or adopt, start and adopt. Most steps make one call."""
+"""The most calls of one step: adopt, cancel and look; or adopt, start and adopt. Most steps make one."""
 FALLBACK = Backoff("2s", factor=2, cap="30s", jitter=0.2)
 """The cadence that replaces a cadence of the user that has failed."""
 

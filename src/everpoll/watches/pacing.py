@@ -1,6 +1,6 @@
 """Asks the cadence of a watch how long to wait for the next look.
 
-Promises: if a cadence of the user raises, or returns something else than seconds, this is logged and the fallback
+Promises: if a cadence of the user raises, or returns anything but seconds, this is logged and the fallback
 decides, so that the verdict of the look is not lost. Random numbers come from the runtime's generator.
 """
 
@@ -40,14 +40,14 @@ def pace_after_look(step: "Step", progress: float | None) -> Pace:
     return _pace(step, memory, memory.looks)
 
 
-def pace_after_failure(step: "Step", *, is_unasked: bool) -> Pace:
+def pace_after_failure(step: "Step", *, before_call: bool) -> Pace:
     """Return the wait after a look that failed; one that failed before its call was not counted yet."""
-    return _pace(step, step.memory, step.memory.looks + is_unasked)
+    return _pace(step, step.memory, step.memory.looks + before_call)
 
 
 def _pace(step: "Step", memory: RunMemory, looks: int) -> Pace:
     # If the operation was started elsewhere, the first look comes at once, and the first wait after that look.
-    looks = max(0, looks - memory.is_given)
+    looks = max(0, looks - memory.started_elsewhere)
     learning, rng, kind = step.runtime.learning, step.runtime.rng, None
     try:
         kind = learning.kind_of(step.op)

@@ -55,7 +55,7 @@ class Remotes:
         if self._breaker is not None:
             remote.breaker, allowed = self._breaker.ask(remote.breaker, now)
             if not allowed:
-                return self._resting(name, remote, self._breaker, now)
+                return self._breaker_wait(name, remote, self._breaker, now)
         if self._rate is not None and not has_token:
             tokens, wait_s = self._rate.take(remote.tokens, now)
             remote.tokens = tokens if wait_s <= most_s else remote.tokens
@@ -86,9 +86,9 @@ class Remotes:
         if call is None or call != remote.failed_call:
             remote.failed_call = call
             remote.breaker = self._breaker.failed(remote.breaker, now)
-        return None if remote.breaker.opened_at is None else self._resting(name, remote, self._breaker, now)
+        return None if remote.breaker.opened_at is None else self._breaker_wait(name, remote, self._breaker, now)
 
-    def _resting(self, name: str, remote: _Remote, breaker: Breaker, now: float) -> Postponed:
+    def _breaker_wait(self, name: str, remote: _Remote, breaker: Breaker, now: float) -> Postponed:
         # Spread over a tenth of the cooldown: all runs at once would be a thundering herd after the outage.
         wait_s = max(1.0, breaker.retry_at(remote.breaker, now) - now) + self._chance() * breaker.cooldown_s / 10
         why = f"{name} failed {remote.breaker.failures} times in a row: not called for {human(wait_s)}"

@@ -115,8 +115,6 @@ class Runtime:
         user = as_json(user, what, MEMORY_LIMIT)
         return replace(memory, op=as_json(op, what), version=version, user=user)
 
-    # ── what a step needs ────────────────────────────────────────────────────────────────────────────────────────
-
     @property
     def batch(self) -> Batch | None:
         """The runs that wait for a call of `look_many`, if the watch has one."""
@@ -131,10 +129,10 @@ class Runtime:
         batch = self.batch
         return batch is not None and batch.is_gathering_for(remote)
 
-    async def ask(self, limit_s: float, op: Any, context: LookContext, remote: str) -> Any:
+    async def look(self, limit_s: float, op: Any, context: LookContext, remote: str) -> Any:
         """Look once, alone or in a call of `look_many`, within `limit_s`."""
         if (batch := self.batch) is not None:
-            return await batch.ask(op, context, remote, limit_s)
+            return await batch.look(op, context, remote, limit_s)
         return await self.watch.look_function(
             limit_s, op, key=context.key, handle=context.handle, outcome=None, w=context
         )

@@ -74,8 +74,6 @@ class Step:
         """The remote, if the watch names its remotes."""
         return None if self.remote == self.watch.name else self.remote
 
-    # ── the step ─────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def take(self) -> Settlement:
         """Make the step."""
         lease = self.run.lease
@@ -132,8 +130,6 @@ class Step:
         assert memory.outcome is not None, "a run ends with an outcome"
         return Ended(lease.id, lease.sequence, STATES[memory.outcome], text, _end_note(memory), events)
 
-    # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────
-
     def _admitted(self, plan: Admit) -> Event:
         """Ask the rate and the breaker of the remote."""
         watch = self.watch
@@ -141,7 +137,7 @@ class Step:
             remote = watch.remote_of(self.op)
         except BaseException as raised:  # noqa: BLE001 - the user's own
             if plan.what in {"start", "look"}:
-                return failed(self, plan.what, failure(self.run, raised), is_unasked=True)
+                return failed(self, plan.what, failure(self.run, raised), before_call=True)
             # A cancel and a cleanup go on: only the rate and the breaker need the name.
             logger.warning("%s: remote= failed: %s", self.key, error_text(failure(self.run, raised)))
             remote = watch.name

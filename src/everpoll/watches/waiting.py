@@ -21,7 +21,7 @@ EVENTS_LIMIT = 10_000
 """About how many events, of all tasks together, one statement reads."""
 
 FEW = 4
-"""So many tasks are read without asking for their sizes first: the limits of a run keep four below an answer's size."""
+"""Up to this many tasks are read without asking for their sizes first: four runs always fit into one answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class RunWaiters(Waiters[WaitRequest, WaitAnswer]):
             seen = [] if after is None else [event for event in events[one.task_id] if event.seq > after]
             is_over = one.task_id in ended if task is None else _is_over(task, one.question)
             if one.question.now or seen or is_over:
-                one.tell(WaitAnswer(task, seen))
+                one.resolve(WaitAnswer(task, seen))
         return left
 
     async def _fitting(self, task_ids: list[int]) -> tuple[Sequence[int], list[int]]:
@@ -80,14 +80,14 @@ class RunWaiters(Waiters[WaitRequest, WaitAnswer]):
         return portion, task_ids[len(portion) :]
 
     async def _events(self, waiters: Sequence[Waiter[WaitRequest, WaitAnswer]]) -> defaultdict[int, list[Event]]:
-        behind: dict[int, int] = {}
+        after_by_task: dict[int, int] = {}
         for one in waiters:
             after = one.question.after
             if after is not None:
-                behind[one.task_id] = min(after, behind.get(one.task_id, after))
+                after_by_task[one.task_id] = min(after, after_by_task.get(one.task_id, after))
         found: defaultdict[int, list[Event]] = defaultdict(list)
-        if behind:
-            for event in await self._store.events_of(behind, max(1, EVENTS_LIMIT // len(behind))):
+        if after_by_task:
+            for event in await self._store.events_of(after_by_task, max(1, EVENTS_LIMIT // len(after_by_task))):
                 found[event.task_id].append(event)
         return found
 

@@ -51,7 +51,7 @@ class Check:
 
 
 class Watch(Generic[Op]):
-    """A registered watch: its functions and its policy. Calling it calls the look; `begin` starts a run."""
+    """A registered watch: its functions and its policy. A call of it is a call of the look; `begin` begins a run."""
 
     def __init__(
         self, watches: "Watches", look: Callable[..., Any], every: Any, budget: Any, options: WatchOptions
@@ -84,8 +84,6 @@ class Watch(Generic[Op]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the look function."""
         return self._function(*args, **kwargs)
-
-    # ── registration ───────────────────────────────────────────────────────────────────────────────────────
 
     def start(self, function: F) -> F:
         """Start the operation. Called once the intent is stored; its return value is stored as `w.handle`."""
@@ -181,8 +179,6 @@ class Watch(Generic[Op]):
             raise BadInput(f"{self._where}: {what} is registered already")
         return self._made(what, function)
 
-    # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def begin(
         self,
         op: Op,
@@ -216,7 +212,7 @@ class Watch(Generic[Op]):
         memory = RunMemory(
             run_id,
             phase="looking" if is_started else "intent",
-            is_given=is_started,
+            started_elsewhere=is_started,
             handle=as_json(handle, f"{self._where}: handle") if is_id(handle) else None,
             version=self.policy.version,
             budget_s=self.policy.budget.time_s,

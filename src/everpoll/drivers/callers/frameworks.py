@@ -1,4 +1,4 @@
-"""Connections of frameworks, which have a driver's underneath: SQLAlchemy 2 and Django.
+"""Connections of frameworks, which use a driver: SQLAlchemy 2 and Django.
 
 Promises: the framework runs the statement like any other, so that its own transaction begins with it, and its commit
 and rollback include it.
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class SqlAlchemy:
-    """SQLAlchemy's `Connection`, or the one of a `Session`, also a scoped one."""
+    """A `Connection` of SQLAlchemy, or the connection of a `Session` or scoped session."""
 
     is_async = False
     kind = "SQLAlchemy connection"
@@ -31,7 +31,7 @@ class SqlAlchemy:
 
 
 class AsyncSqlAlchemy:
-    """SQLAlchemy's `AsyncConnection`, or the one of an `AsyncSession`, also a scoped one."""
+    """An `AsyncConnection` of SQLAlchemy, or the connection of an `AsyncSession` or scoped session."""
 
     is_async = True
     kind = "SQLAlchemy AsyncConnection"

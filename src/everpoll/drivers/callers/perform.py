@@ -34,7 +34,7 @@ ACCEPTED = "pass one of asyncpg, psycopg 3 or sqlite3, a Connection or Session o
 
 
 def check_kind(connection: object, *, is_async: bool, instead: str) -> Any:
-    """Return the driver of the connection; `BadInput` for an unknown driver or the wrong kind of call."""
+    """Return the driver of the connection; raise `BadInput` for an unknown driver or the wrong kind of call."""
     for one in type(connection).__mro__:
         kind = KINDS.get((one.__module__.partition(".")[0], one.__name__))
         if kind is not None:

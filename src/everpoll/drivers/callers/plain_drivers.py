@@ -9,7 +9,7 @@ from everpoll.drivers.callers.work import CallerWork, PostgresWork, SqliteWork
 T = TypeVar("T")
 
 IDLE, IN_ERROR = 0, 3
-"""What libpq says about a transaction."""
+"""The states of a transaction, as libpq numbers them."""
 
 
 class Asyncpg:

@@ -1,4 +1,4 @@
-"""What is wrong with a caller's connection, in words; and what the errors of its driver mean.
+"""Errors for a caller's connection that cannot be used, and for the errors of its driver.
 
 the connection is closed, or of another database       BadInput
 no transaction is open: all would be committed at once  BadInput
@@ -11,7 +11,7 @@ anything else is the caller's own                        as the driver raised it
 from everpoll.errors import BadInput, EverpollError, LeaseLost, RightsMissing
 
 CAUSES = 5
-"""Errors that wrap one another: a framework's, SQLAlchemy's, the driver's."""
+"""How many errors may wrap one another: a framework's, SQLAlchemy's, the driver's."""
 
 
 def closed(kind: str) -> BadInput:
@@ -39,7 +39,7 @@ def read_only(kind: str) -> BadInput:
 
 def other_engine(kind: str, engine: str, wanted: str) -> BadInput:
     """Return the error for a connection to another kind of database."""
-    return BadInput(f"connection=: this {kind} leads to {engine}, and the tasks of this app are in {wanted}")
+    return BadInput(f"connection=: this {kind} is one of {engine}, and the tasks of this app are in {wanted}")
 
 
 def meant(error: Exception, kind: str) -> EverpollError | None:
@@ -81,7 +81,7 @@ def sqlstate_of(error: BaseException | None) -> str | None:
 
 
 def _line(error: BaseException) -> str:
-    """Return the driver's own words, without what frameworks put around them."""
+    """Return the first line of the driver's own error, without the errors of frameworks around it."""
     inner: BaseException = error
     for _ in range(CAUSES):
         deeper = getattr(inner, "orig", None) or inner.__cause__

@@ -1,8 +1,8 @@
-"""The file, through a connection of the caller's: `sqlite3`, or what SQLAlchemy and Django have underneath.
+"""The file, through a connection of the caller: from `sqlite3`, or inside SQLAlchemy or Django.
 
-Promises: the statements run in the caller's transaction, which is begun, for writing, if the connection would begin
-one itself. The caller's row and text factories are left alone. A lost lease rolls the transaction back: it must not
-be committed, and SQLite knows no transaction that has failed.
+Promises: the statements run in the caller's transaction. If none is open and the connection would begin one itself, one
+is begun for writing. The caller's row and text factories stay as they are. A lost lease rolls the transaction back: it
+must not be committed, and SQLite has no state of a failed transaction.
 """
 
 import sqlite3
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class PlainRows:
-    """A caller's connection as the store's functions use it: `execute` alone, with rows as tuples."""
+    """A caller's connection for the store's functions: only `execute`, with rows as tuples."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -62,7 +62,7 @@ def run(connection: Any, driver: Any, work: SqliteWork[T], kind: str) -> T:
 
 
 def _meant(error: sqlite3.OperationalError, path: Path, kind: str) -> EverpollError | None:
-    """Return the error to raise in place of this one; None: this one."""
+    """Return the error to raise in place of this one; None to raise this one."""
     if code_of(error) == sqlite3.SQLITE_READONLY:
         return refusals.read_only(kind)
     if code_of(error) not in BUSY:

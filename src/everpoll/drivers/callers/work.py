@@ -1,4 +1,4 @@
-"""What a store wants done inside a caller's transaction."""
+"""Work: the statements of a store that run inside a caller's transaction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class OtherDatabase(BadInput):
-    """The connection leads to another database than that of the app; nothing was done."""
+    """The connection is one of another database than the app's; nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class PostgresWork(Generic[T]):
     function: str
     args: tuple[str, ...]
     read: Callable[[str], T]
-    """What the answer means; raises `OtherDatabase` where the function says so."""
+    """Reads the answer; raises `OtherDatabase` if the function reports another database."""
 
     def sql(self, mark: Callable[[int], str]) -> str:
         """Return the statement; `mark` makes the placeholder of an argument, from 1."""

@@ -1,12 +1,12 @@
-"""The address of a database: everpoll's own options, the part for the driver, and the part that stays hidden.
+"""The address of a database: everpoll's own options, the part for the driver, and the passwords, which stay hidden.
 
     postgresql://user:password@host:5432/database?connections=6&statement_cache=0&command_timeout=10&sslmode=require
 
-Own options: `connections` (at most so many for a worker, its heartbeat's included), `statement_cache` (0: no prepared
-statements, for a transaction pooler that cannot carry them), `command_timeout` and `connect_timeout` in seconds. All
-others go to the driver. Never: a password in a message.
-Several hosts (`a:5432,b:5433`): everpoll uses the host that accepts writes; see `hosts`.
-`application_name` is the caller's (in the address, in its `options`, in `$PGAPPNAME`), else `everpoll`.
+Own options: `connections` (the most that a worker opens, its heartbeat's included), `statement_cache` (0: no prepared
+statements, for a transaction pooler that does not support them), `command_timeout` and `connect_timeout` in seconds.
+All other options go to the driver. Never: a password in a message. Several hosts (`a:5432,b:5433`): everpoll uses the
+host that accepts writes; see `hosts`. `application_name` is the caller's (in the address, in its `options`, in
+`$PGAPPNAME`), else `everpoll`.
 """
 
 import os
@@ -43,25 +43,25 @@ class PostgresAddress:
     connections: int
     secrets: tuple[str, ...] = field(repr=False)
     settings: tuple[tuple[str, str], ...] = ()
-    """What a connection sets at its start, beside what the address itself says."""
+    """The settings of a new session that the address itself does not have."""
     place: str = "localhost"
     """Host and port, for people: several hosts as they are written, a folder where it is a socket."""
     target: str | None = None
-    """Which server will do, where the address does not say it: of several hosts, one that accepts writes."""
+    """Which kind of server to connect to, if the address does not say: of several hosts, one that accepts writes."""
     role: str = ""
-    """The user of the database, for messages; empty where the address does not say it."""
+    """The user of the database, for messages; empty if the address has none."""
     schema: str | None = None
-    """Where the tables are that are used here, for messages: Postgres names a table that it denies without it."""
+    """The schema of the tables, for messages: Postgres names a table without it when it denies access."""
 
     def masked(self, text: str) -> str:
-        """Return the text without any password that may have got into it."""
+        """Return the text with every password in it hidden."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
 
 
 def read_address(url: str) -> PostgresAddress:
-    """Take the address apart; an unusable one is refused without being quoted."""
+    """Read the parts of the address. The error for an unusable address does not quote it."""
     try:
         parts = urlsplit(url)
         password = parts.password
@@ -72,7 +72,7 @@ def read_address(url: str) -> PostgresAddress:
         raise BadInput(f"{UNREADABLE}: write {LIKE}, with special characters in the password percent-encoded") from None
     if parts.scheme not in SCHEMES:
         raise BadInput(f"{parts.scheme!r} is not the address of a Postgres database: write {LIKE}")
-    # A sign of the password that was not percent-encoded made the rest of it look like something else.
+    # A character of the password was not percent-encoded, so the rest of the password is read as another part.
     if parts.fragment or "@" in parts.path or any("@" in _name(piece) for piece in parts.query.split("&")):
         raise BadInput(f"{UNREADABLE}: write {LIKE}, with special characters in the password percent-encoded")
     pieces = [piece for piece in parts.query.split("&") if piece]
@@ -88,7 +88,7 @@ def read_address(url: str) -> PostgresAddress:
         command_timeout_s=_number(own, "command_timeout", COMMAND_TIMEOUT_S),
         connect_timeout_s=_number(own, "connect_timeout", CONNECT_TIMEOUT_S),
         connections=_connections(own),
-        # The longest first: one may be a part of the other.
+        # The longest first, because one may contain another.
         secrets=tuple(sorted(secrets, key=len, reverse=True)),
         settings=_settings(dict(parse_qsl(parts.query))),
         role=unquote(parts.username or "") or dict(parse_qsl(parts.query)).get("user", ""),

@@ -1,8 +1,8 @@
-"""Registers array types with the driver, which would look them up in the server on every connection.
+"""Registers array types with the driver, which would otherwise query the server for them on every connection.
 
 asyncpg knows text[] and looks up every other array type when it first meets it, by three statements that change a
-setting of the session (jit) and put it back; behind a transaction pooler that session belongs to other clients, too.
-The types below have had the same numbers in every Postgres. A later driver that does not accept them looks them up.
+setting of the session (jit) and put it back; behind a transaction pooler, other clients use that session, too.
+The types below have the same numbers in every version of Postgres. A driver that does not accept them looks them up.
 """
 
 import contextlib

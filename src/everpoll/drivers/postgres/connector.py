@@ -1,4 +1,4 @@
-"""How a store connects: one address, one set of session settings, one view of whether the database can be reached."""
+"""Connector: opens the connections of a store, with its address and session settings, and tracks reachability."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ Connection = Any  # asyncpg has no types
 
 CLOSE_TIMEOUT_S = 2.0
 SHARED_STATEMENT_TRIES = 2
-"""How often prepared statements may be missing before we do without them."""
+"""How often prepared statements may be missing before none are used any more."""
 
 
 class Connector:
@@ -46,7 +46,7 @@ class Connector:
         return Connector(self.address, sessions=self._sessions, on_connected=on_connected, on_refused=on_refused)
 
     async def connect(self) -> Connection:
-        """Open a connection. Raises `ConnectionsUsedUp` where the server has none to give."""
+        """Open a connection. Raises `ConnectionsUsedUp` if the server allows no further one."""
         sessions = self._sessions
         try:
             if len(sessions.hosts) == 1:
@@ -80,7 +80,10 @@ class Connector:
         )
 
     def require_read_committed(self) -> None:
-        """Ask for it from the next connection on. Only where the database's default differs: poolers refuse it."""
+        """Request READ COMMITTED from the next connection on.
+
+        Only if the database's default differs: poolers refuse it.
+        """
         self._sessions.settings["default_transaction_isolation"] = "read committed"
 
     def shares_statements(self) -> None:
@@ -89,13 +92,13 @@ class Connector:
         if self._sessions.shared_statements >= SHARED_STATEMENT_TRIES and self._sessions.statement_cache:
             self._sessions.statement_cache = 0
             logger.warning(
-                "prepared statements get lost between here and Postgres, as behind a transaction pooler: doing without "
-                "them from now on; ?statement_cache=0 in the address says so from the start"
+                "prepared statements get lost on the way to Postgres, as behind a transaction pooler: none are used "
+                "from now on; ?statement_cache=0 in the address does the same from the start"
             )
 
 
 class _Sessions:
-    """The settings of each new session, and what was learned from earlier ones."""
+    """The settings of new sessions, adapted to the errors of earlier ones."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self.reach = Reachability()
@@ -106,7 +109,7 @@ class _Sessions:
         """The host that worked last comes first."""
 
 
-async def part(connection: Connection) -> None:
+async def close_gently(connection: Connection) -> None:
     """Close a connection, gracefully if that does not take long."""
     try:
         with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):

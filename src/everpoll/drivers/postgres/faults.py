@@ -1,4 +1,4 @@
-"""What an error of the driver means to a caller of the store.
+"""Translates errors of the driver into errors of everpoll.
 
     the connection or the server                 StoreUnavailable: it may work again later
     a lock that another transaction holds        LockHeld, a StoreUnavailable
@@ -7,9 +7,9 @@
     a right that the role does not have          RightsMissing: ends a start; a running worker tries again
     a table or function that is not there        SchemaOutdated: `everpoll migrate`
     a value that Postgres cannot keep            BadInput
-    anything else is a bug, and passes as it is
+    anything else is a bug, and is raised as it is
 
-The server's own words are kept, a password never.
+The message has the server's own words, and never a password.
 """
 
 import re
@@ -24,10 +24,10 @@ from everpoll.drivers.postgres.hosts import AllHostsFailed
 from everpoll.drivers.sqlstates import AWAY_CLASSES, AWAY_STATES, LOCKED
 from everpoll.errors import BadInput, CannotConnect, EverpollError, RightsMissing, SchemaOutdated, StoreUnavailable
 
-# After these a connection is of no use any more: it is closed, or leads to a server that may not write.
+# After these a connection cannot be used any more: it is closed, or its server accepts no writes.
 ENDING_STATES = ("08", "57", "25006", "25P03")
 DENIED = "42501"
-# A server that speaks another language is quoted, and no statement is offered.
+# If the server answers in another language, its message is quoted without a GRANT statement.
 DENIED_OBJECT = re.compile(r"permission denied for (table|sequence|schema|function|database) (.+)")
 GRANTS = {
     "table": "select, insert, update, delete",
@@ -36,12 +36,12 @@ GRANTS = {
     "function": "execute",
     "database": "create",
 }
-"""What to grant on each kind of object; Postgres does not say which right it missed."""
+"""The rights to grant on each kind of object; Postgres does not say which right is missing."""
 MISSING_STATES = ("3F000", "42P01", "42703", "42883")
-# A prepared statement that is not where it was made: a pooler shares server connections between clients.
+# A prepared statement is missing or exists already: a pooler shares server connections between clients.
 SHARED_STATES = ("26000", "42P05")
 
-# While connecting: the server is there, and does not let this role in, or has no such database.
+# While connecting: the server answers, and refuses the role, or has no such database.
 REFUSED_STATES = ("28000", "28P01", "3D000")
 # While connecting: a parameter of the address that the server does not know, a value that it does not take, and one
 # that no session may set. PgBouncer has its own words, under a general state.
@@ -50,15 +50,18 @@ PARAMETER_WORDS = "unsupported startup parameter"
 
 
 class ConnectionsUsedUp(StoreUnavailable):
-    """The server, the database or the role has no connection left to give."""
+    """The server, the database or the role has no connection left."""
 
 
-READ_ONLY = "it may not be written to: a standby, or default_transaction_read_only"
-POOLER = "; a transaction pooler that cannot carry prepared statements? Add ?statement_cache=0 to the address"
+READ_ONLY = "it accepts no writes: it is a standby, or default_transaction_read_only is on"
+POOLER = "; if a transaction pooler does not support prepared statements, add ?statement_cache=0 to the address"
 
 
 def is_shared_statement(error: BaseException) -> bool:
-    """Return whether a pooler gave us a server connection without our statements. Nothing was executed then."""
+    """Return True if a pooler gave us a server connection without our prepared statements.
+
+    Nothing was executed then.
+    """
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate in SHARED_STATES
 
 
@@ -68,7 +71,7 @@ def ends_connection(error: asyncpg.PostgresError) -> bool:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether the connection is of no use any more, by no fault of the statement."""
+    """Return True if the connection cannot be used any more, for a reason other than the statement."""
     if isinstance(error, asyncpg.PostgresError):
         return ends_connection(error)
     if isinstance(error, asyncpg.InterfaceError):
@@ -77,9 +80,9 @@ def is_outage(error: BaseException) -> bool:
 
 
 def while_connecting(error: Exception, address: PostgresAddress) -> EverpollError:
-    """Return the error to raise in its place: an outage that may pass, or an address that leads nowhere.
+    """Return the error to raise in its place: an outage that may pass, or an address that cannot be used.
 
-    A running worker waits out both: a password may be changed back. At its start it waits only for the first.
+    A running worker waits through both: a password may be changed back. A worker that starts waits only for the first.
     """
     if isinstance(error, AllHostsFailed):
         return _at_no_host(error, address)
@@ -102,14 +105,14 @@ def while_connecting(error: Exception, address: PostgresAddress) -> EverpollErro
         role = quoted(address.role) if address.role else "this role"
         right = "set this parameter of the address" if "parameter" in said else "connect to the database"
         return RightsMissing(address.masked(f"{what}; grant {role} the right to {right}"))
-    # A resolver that is away says something else.
+    # EAI_AGAIN means that the resolver cannot be reached.
     if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
         return CannotConnect(address.masked(f"{what}; check the host in the address"))
     return StoreUnavailable(address.masked(what))
 
 
 def _at_no_host(error: AllHostsFailed, address: PostgresAddress) -> EverpollError:
-    """Return the error of a host that shows a mistake in the address or has no connection left, else one of all."""
+    """Return the error of a host with a mistake in its address or no connection left, else one error for all hosts."""
     meant = [while_connecting(one, replace(address, place=host.place)) for host, one in error.errors]
     for kind in (BadInput, ConnectionsUsedUp):
         if found := [one for one in meant if isinstance(one, kind)]:
@@ -150,7 +153,7 @@ def _said_by_server(error: asyncpg.PostgresError, text: str, address: PostgresAd
 
 
 def _grant(text: str, address: PostgresAddress) -> str:
-    """Return the statement that gives the right that was missed."""
+    """Return the statement that grants the missing right."""
     found = DENIED_OBJECT.search(text)
     if found is None:
         return f"grant the right to {address.role or 'this role'}, or connect as the role that owns the object"

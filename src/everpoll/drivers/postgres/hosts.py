@@ -3,8 +3,8 @@
     postgresql://a:5432,b:5433/database        or ?host=a,b&port=5432,5433        or $PGHOST and $PGPORT
 
 Promises: each host is asked separately, the last that worked first. The next is asked as soon as one has failed, or
-has not answered within STAGGER_S: a host that is silent (a machine that is gone, a frozen server) holds up nothing. The
-first that accepts wins. Never: leaves a connection behind at a host that was not chosen.
+has not answered within STAGGER_S: a host that does not answer delays the others by no more than that. The first host
+that accepts is used. Never: leaves a connection open to a host that was not chosen.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class AllHostsFailed(Exception):
 
 
 def hosts_of(dsn: str) -> tuple[Host, ...]:
-    """Return one address for each host. Raises ValueError for a port that is not one."""
+    """Return one address for each host. Raises ValueError for a port that is not valid."""
     parts = urlsplit(dsn)
     user, at, names = parts.netloc.rpartition("@")
     if names:

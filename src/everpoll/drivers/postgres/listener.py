@@ -1,16 +1,16 @@
-"""LISTEN on one of the store's connections, proven to work, and opened again whenever it breaks.
+"""Listener: LISTEN on one of the store's connections, with a proof that it works; opened again when it breaks.
 
     connecting ──▶ proving ──▶ listening ──silence──▶ proving …
         ▲            │            │
-        └── backoff ─┴── broken ──┘   after which every waiter is woken at once: something may have been missed
+        └── backoff ─┴── broken ──┘   then every waiter is woken at once: it may have missed a notification
 
-Promises: `has_push` is true only after a notification to ourselves has arrived. An idle listener asks for one every
-PROVE_S, which finds out a connection that looks alive and is dead.
+Promises: `has_push` is true only after a notification to this process itself has arrived. An idle listener sends one
+every PROVE_S, which detects a connection that is broken and does not report it.
 
 Behind a transaction pooler a LISTEN would stay in a server session that other clients use next. So a connection listens
-only if its server session is its own: it is the session announced when connecting, or, where a pooler announces
-one of its own making, no other connection meets it and none of ours is dealt another.
-Never raises for a database that is away; never gives up.
+only if no other client uses its server session: it has the session that was announced when it connected, or, if a
+pooler announces another number, no other connection gets the same session and ours always gets the same one. While the
+database is away, it raises nothing, and tries again for ever.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Callable
 
 from everpoll.drivers.postgres import faults
-from everpoll.drivers.postgres.connections import Connections, Slot
+from everpoll.drivers.postgres.connections import Connections, PooledConnection
 from everpoll.drivers.postgres.connector import Connection
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.push import PushTask
@@ -42,25 +42,25 @@ PROVE = "select pg_notify($1, '')"
 ASK = "select pg_notify($1, $2)"
 SESSION = "select pg_backend_pid()"
 COMPARISONS = 4
-"""How often a session is compared with that of another connection before it counts as our own. A pooler that deals
-sessions by turns, or the most recently used one, is found out by the first."""
+"""How often a session is compared with that of another connection before it counts as not shared. The first comparison
+detects a pooler that assigns sessions in turn, or the most recently used one."""
 UNLISTEN_TRIES = 10
 NO_NOTIFICATIONS = Backoff("5s", factor=3, cap="10m", jitter=0.2)
-"""Where notifications do not arrive although the connection works, a pooler stands between: that rarely changes."""
+"""The waits if notifications do not arrive although the connection works: a pooler is the reason, and rarely goes."""
 
 
 class Listener:
-    """Wakes every part of this process that wants to know; one connection serves all."""
+    """Wakes all parts of this process that were added; one connection serves all."""
 
     def __init__(
-        self, connections: Connections, teller: Lane, channel: str, on_reconnect: Callable[[], None] = lambda: None
+        self, connections: Connections, notifier: Lane, channel: str, on_reconnect: Callable[[], None] = lambda: None
     ) -> None:
-        """`on_reconnect` is called in the event loop, while any part listens, when the server was away and is back."""
+        """`on_reconnect` is called in the event loop when the server was away and is back, while any part listens."""
         self._connections = connections
         self._on_reconnect = on_reconnect
         self._connector = connections.connector
         self._channel = channel
-        self._teller = teller
+        self._notifier = notifier
         self._push = PushTask(self._listen, "everpoll-listener")
         self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
         self._warnings = RepeatedWarnings(logger, "listening for notifications", event_loop_time)
@@ -68,15 +68,15 @@ class Listener:
 
     @property
     def has_push(self) -> bool:
-        """Whether notifications arrive at present."""
+        """True while notifications arrive."""
         return self._push.has_push
 
     async def add(self, on_wake: OnWake) -> None:
-        """Wake this one too; return once it is known whether notifications arrive."""
+        """Wake this part, too; return once it is known whether notifications arrive."""
         await self._push.add(on_wake)
 
     async def remove(self, on_wake: OnWake) -> None:
-        """Stop waking it; without any left, the connection stops listening."""
+        """Stop waking this part; after the last one, the connection stops listening."""
         await self._push.remove(on_wake)
 
     async def close(self) -> None:
@@ -84,34 +84,34 @@ class Listener:
         await self._push.close()
 
     def wake(self, *, cancel: bool = False, due_s: float = 0.0) -> None:
-        """Wake all that wait here; from this process no notification is needed."""
+        """Wake all parts of this process, which need no notification of its own changes."""
         self._push.wake(Wake(cancel, due_s))
 
     def _is_back(self) -> None:
-        """Wake what waits for its next try: the server was away and is back."""
+        """Wake the parts that wait for their next try: the server was away and is back."""
         self._on_reconnect()
         self.wake()
 
     async def ask_for_room(self) -> None:
         """Tell the other processes that this one has no connection for its heartbeat."""
-        await self._teller.row(ASK, self._channel, ROOM)
+        await self._notifier.row(ASK, self._channel, ROOM)
 
     async def _listen(self) -> None:
-        failures = deaf = 0
+        failures = unproven = 0
         while True:
-            connection = ListeningConnection(self._connections, self._channel, self._heard, self._teller)
+            connection = ListeningConnection(self._connections, self._channel, self._heard, self._notifier)
             try:
                 with contextlib.closing(connection):
                     if await connection.open():
                         if self._push.confirm():
                             self._on_reconnect()
                             self.wake(cancel=True)
-                        failures = deaf = 0
+                        failures = unproven = 0
                         self._warnings.works()
                         await connection.listen()
                 self._push.fail()
-                deaf += 1
-                wait_s = NO_NOTIFICATIONS.delay(deaf, self._rng)
+                unproven += 1
+                wait_s = NO_NOTIFICATIONS.delay(unproven, self._rng)
                 logger.warning(
                     "notifications of Postgres do not arrive, as behind a transaction pooler: polling instead; "
                     "next try in %s",
@@ -136,7 +136,7 @@ class Listener:
         self._warnings.failed(error, message, said, human(wait_s), level=level)
 
     def _heard(self, pid: int, payload: str) -> None:
-        # Changes by this store's own connections were reported here directly, and earlier.
+        # This process wakes its parts directly after its own changes, before the notification comes.
         if pid in self._connections.pids:
             return
         if payload == ROOM:
@@ -146,18 +146,20 @@ class Listener:
 
 
 class ListeningConnection:
-    """One connection that listens, and serves lanes beside that."""
+    """One connection that listens, and also serves lanes."""
 
-    def __init__(self, connections: Connections, channel: str, heard: Callable[[int, str], None], teller: Lane) -> None:
+    def __init__(
+        self, connections: Connections, channel: str, heard: Callable[[int, str], None], notifier: Lane
+    ) -> None:
         self._connections = connections
-        # Not the connection that callers use: where there are two, each gets its answers without the other's news.
+        # If there are two connections, not the callers' one: notifications do not delay their answers.
         self._lane = Lane(connections, opens=True)
-        self._slot: Slot | None = None
+        self._pooled: PooledConnection | None = None
         self._connection: Connection = None
         self._channel = channel
         self._heard = heard
-        self._teller = teller
-        # A channel of our own for the proof: no other process has to read it.
+        self._notifier = notifier
+        # A channel for the proof that only this process reads.
         self._proof = f"everpoll_{secrets.token_hex(8)}"
         self._proven = asyncio.Event()
         self._broken = asyncio.Event()
@@ -168,11 +170,11 @@ class ListeningConnection:
         """Begin to listen; return whether notifications arrive."""
         await self._connections.heartbeat_is_here()
         session = await self._lane.call(self._compare_session)
-        self._slot = self._lane.pin_connection()
-        self._slot.on_drop = self._dropped
+        self._pooled = self._lane.pin_connection()
+        self._pooled.on_drop = self._dropped
         async with asyncio.timeout(ANSWER_S * 2):
             if session != self._connection.get_server_pid() and await self._is_shared(session):
-                self._slot.on_drop = None
+                self._pooled.on_drop = None
                 return False
             listening = await self._lane.call(self._begin)
         if await self._prove():
@@ -189,23 +191,27 @@ class ListeningConnection:
                     await self._broken.wait()
             if self._broken.is_set():
                 raise StoreUnavailable("the connection was closed")
-            # Whatever came is proof enough.
+            # Any notification proves that the connection works.
             if not self._heard_something and not await self._prove():
                 raise StoreUnavailable("a notification to ourselves did not come back")
 
     def close(self) -> None:
-        """Close the connection: nothing else makes a session stop listening for certain."""
-        if self._slot is not None and self._slot.on_drop is not None and self._slot.connection is self._connection:
-            self._slot.on_drop = None
-            self._connections.leave(self._slot)
+        """Close the connection: only that ends the LISTEN of its session for certain."""
+        if (
+            self._pooled is not None
+            and self._pooled.on_drop is not None
+            and self._pooled.connection is self._connection
+        ):
+            self._pooled.on_drop = None
+            self._connections.retire(self._pooled)
 
     async def _compare_session(self, connection: Connection) -> int:
         self._connection = connection
         return int(await connection.fetchval(SESSION))
 
     async def _is_shared(self, session: int) -> bool:
-        """Return whether a pooler shares our server session with others. One connection alone cannot tell."""
-        other = Lane(self._connections, is_slow=True)  # keeps off the connection that is to listen
+        """Return True if a pooler shares our server session with other clients: compares it with another connection."""
+        other = Lane(self._connections, is_slow=True)  # slow: it does not take the connection that will listen
         for _ in range(COMPARISONS):
             if await other.value(SESSION) == session:
                 return True
@@ -223,7 +229,7 @@ class ListeningConnection:
             return int(await connection.fetchval(SESSION))
 
     async def _unlisten(self, session: int) -> None:
-        """Withdraw the LISTEN: notifications do not arrive, and it may be in a session of another client."""
+        """End the LISTEN: notifications do not arrive, and another client may use the session."""
         forget = f'unlisten "{self._channel}"; unlisten "{self._proof}"'
 
         async def leave(connection: Connection) -> int:
@@ -241,7 +247,7 @@ class ListeningConnection:
         self._proven.clear()
         try:
             async with asyncio.timeout(ANSWER_S):
-                await self._teller.row(PROVE, self._proof)
+                await self._notifier.row(PROVE, self._proof)
                 await self._proven.wait()
         except TimeoutError:
             return False

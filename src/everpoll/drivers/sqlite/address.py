@@ -1,7 +1,7 @@
 """The address of a file: `sqlite:///relative.db`, `sqlite:////absolute.db`, and what may follow the `?`.
 
-Promises: a relative path is read against the directory at that moment and stays that file. Percent-escapes are
-understood, so that any name can be written (`%3F` for a question mark). Never: touches the file.
+Promises: a relative path is resolved in the current directory, once. Percent-escapes are decoded, so that any name can
+be written (`%3F` for a question mark). Never: opens the file.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class SqliteAddress:
 
 
 def read_address(url: str) -> SqliteAddress:
-    """Return the address that a URL names; `BadInput` says what is wrong with it."""
+    """Return the address that a URL names; raise `BadInput` if the URL is not valid."""
     scheme, _, rest = url.partition("://")
     where, _, options = rest.partition("?")
     if scheme != "sqlite" or not where.startswith("/"):

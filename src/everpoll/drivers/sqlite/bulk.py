@@ -1,10 +1,10 @@
 """Many rows in few statements.
 
-Python's `executemany` returns to the interpreter once a row, and each time waits for the interpreter's lock. Beside a
-busy event loop that is two context switches a row, which cost both threads more than the row itself.
+Python's `executemany` waits for the interpreter's lock after each row. Beside a busy event loop that takes two context
+switches for each row, which cost both threads more than the row itself.
 
-Promises: writes the rows in their order, whatever their number, within SQLite's limit on parameters. The texts of the
-statements are few, so that each stays compiled.
+Promises: writes any number of rows, in their order, within SQLite's limit on parameters. There are few different
+statements, so that each stays compiled.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ from typing import Any
 from everpoll.drivers.sqlite.connection import Connection
 
 SIZES = (256, 128, 64, 32, 16, 8, 4, 2, 1)
-"""Rows of one statement. With 40 columns that are 10,240 parameters; SQLite allows 32,766."""
+"""How many rows a statement may have. 256 rows of 40 columns have 10,240 parameters; SQLite allows 32,766."""
 ROWS = "{rows}"
 
 
 def write_rows(con: Connection, statement: str, rows: Sequence[Sequence[Any]], *, fills: bool = False) -> None:
     """Run a statement that has `{rows}` where the values of its rows belong.
 
-    `fills`: a row of nulls changes nothing, so what is left over is filled up with them, and is one statement.
+    `fills`: True if a row of nulls changes nothing. The last rows are then filled up with such rows, to one statement.
     """
     left = len(rows) % SIZES[0]
     if fills and left:

@@ -1,18 +1,17 @@
 """Checkpoints: the write-ahead log (`-wal`) stays within a bound, also beside readers.
 
     log > bound ──▶ copy what can be copied, waiting for nothing ──▶ the next commit starts the log anew
-                     └── it did not: a reader was in the way ──▶ hold the writers back, wait for the readers, start anew
+                     └── it did not: a reader prevented it ──▶ stop the writers, wait for the readers, start anew
                           └── a reader stayed: try again every two seconds, and wait longer when the log has doubled
 
-Promises: the file is at most LOG_BYTES, MEASURE_BYTES and one transaction large, as long as no reader stays for more
-than READERS_S. A reader that stays longer lets it grow by what is written meanwhile; that is logged, and within RETRY_S
-after the reader has ended the file is back within its bound. A log that grows stops before it has taken the room that
-is needed to empty it; then writing is an outage, which ends when there is room again, or the reader that was in the way
-is gone.
-Never: holds the writers back for longer than LONGEST_READERS_S at a time, nor before callers have their answers.
+Promises: the file is at most as large as LOG_BYTES, MEASURE_BYTES and one transaction together, as long as no reader
+stays for more than READERS_S. While a reader stays longer, the file grows with each write; that is logged, and RETRY_S
+after the reader has ended the file is back within its bound. The log stops growing before it has taken the disk space
+that is needed to empty it; writing is then an outage, which ends when there is space again, or when the reader has
+ended. Never: stops the writers for longer than LONGEST_READERS_S at a time, nor before callers have their answers.
 
-The size of the file tells how full the log is: `journal_size_limit` cuts it to LOG_BYTES at the first commit of a new
-log. To empty the file each time would cost a fifth of the commits: appending is slower than overwriting.
+The size of the file shows how full the log is: `journal_size_limit` cuts it to LOG_BYTES at the first commit of a new
+log. To empty the file each time would cost a fifth of the commits, because appending is slower than overwriting.
 """
 
 import logging
@@ -26,16 +25,16 @@ logger = logging.getLogger("everpoll.stores")
 
 READERS_S, LONGEST_READERS_S = 1.0, 2.0
 RETRY_S = 2.0
-GLANCE_S = 0.05
-"""How long to wait for readers in a try between."""
+SHORT_READERS_S = 0.05
+"""How long to wait for readers in the tries between two long waits."""
 COMMIT_BYTES, MEASURE_BYTES = 32 * 1024, 256 * 1024
-"""What a group of operations writes beside its payloads, roughly; after how much of it the log is measured."""
+"""About how much a group of operations writes in addition to its payloads; after how many bytes the log is measured."""
 LARGE = 4
 """Warn of a reader that stays once the log is this many times its bound."""
 
 
 class Checkpoints:
-    """When one writer checkpoints, and how."""
+    """Decides when one writer checkpoints, and how."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -61,7 +60,7 @@ class Checkpoints:
         self._unmeasured += COMMIT_BYTES + size
 
     def keep(self, con: Connection, *, is_idle: bool) -> None:
-        """Bring the log back within its bound, if it has left it. Raises what SQLite does."""
+        """Bring the log back within its bound if it is larger. Raises the errors of SQLite."""
         if is_idle or con.log_bytes > LOG_BYTES or self._unmeasured >= MEASURE_BYTES:
             self._unmeasured = 0
             con.paths.measure_log()
@@ -76,7 +75,7 @@ class Checkpoints:
             self._start_anew(con, log_bytes, is_idle)
 
     def _notice_little_room(self, con: Connection) -> None:
-        """Note that a log that had to grow may have taken the last room."""
+        """Check the disk space if the log has grown: it may have taken the last of it."""
         if con.log_bytes > self._log_bytes:
             try:
                 con.check_room()
@@ -87,11 +86,11 @@ class Checkpoints:
     def _start_anew(self, con: Connection, log_bytes: int, is_idle: bool) -> None:
         waits = log_bytes >= 2 * self._waited_at_bytes
         readers_s = READERS_S if self._waited_at_bytes == 0 else LONGEST_READERS_S
-        # After a restart it is the next commit that cuts the file, and an idle writer has none.
+        # After a restart of the log, the next commit cuts the file; an idle writer makes no commit.
         is_cut = is_idle or self._is_full or log_bytes > 2 * LOG_BYTES
         mode: Mode = "truncate" if is_cut else "restart"
         self._retry_at = self._clock() + RETRY_S
-        if con.checkpoint(mode, readers_s if waits else GLANCE_S).is_done:
+        if con.checkpoint(mode, readers_s if waits else SHORT_READERS_S).is_done:
             self._copied, self._is_full, self._waited_at_bytes, self._retry_at = False, False, 0, 0.0
         elif waits:
             self._waited_at_bytes = max(log_bytes, 1)

@@ -1,11 +1,10 @@
-"""One connection to the file: how it is opened, how it waits for its turn to write, and whether it still is that file.
+"""One connection to the file: how it is opened, how it waits to write, and how it notices that the file was replaced.
 
-Promises: a connection never creates the file unless asked to; a new file is readable for its owner alone. Waiting for
-other writers is bounded by the patience given. A file that was deleted or replaced under an open connection is
-noticed: SQLite itself would go on, writing into a file that no path leads to. What a deleted `-wal` file holds is
-copied into the database before the connection is closed.
-Never: a new connection beside one that still uses a deleted `-wal` file. Each would overwrite what the other has
-written.
+Promises: a connection creates the file only with `create=True`, and only its owner can read a new file. It waits for
+other writers at most for the given patience. It notices that its file was deleted or replaced; SQLite itself would go
+on writing into a file that no path leads to. The content of a deleted `-wal` file is copied into the database before
+the connection is closed. Never: a new connection beside one that still uses a deleted `-wal` file. Each would overwrite
+what the other has written.
 """
 
 import contextlib
@@ -26,25 +25,25 @@ from everpoll.drivers.sqlite.file_identities import FileIdentities, Paths
 from everpoll.errors import StoreUnavailable
 
 PATIENCE_S = 5.0
-# SQLite's own busy handler backs off to 100 ms and starves: with it the longest wait between two drains was 334 ms,
-# with these short sleeps 47 and 156 (prototype, one and two runs). A lock file that gives turns made it 11 and 25, but
-# a process that is stopped while it has the turn would then hold up all others for ever.
+# SQLite's own busy handler waits up to 100 ms between tries, so a writer may never get the lock: with it the longest
+# wait between two drains was 334 ms, with these short sleeps 47 and 156 (prototype, one and two runs). A lock file that
+# assigns turns made it 11 and 25, but a process that is stopped during its turn would then block all others for ever.
 PAUSE_S, LONGEST_PAUSE_S = 0.0003, 0.003
 LOG_BYTES = 4 * 2**20
 """The write-ahead log (`-wal`) is kept within this; a larger one was not faster (8 MB: the same, prototype)."""
-# The writer checkpoints after its answers; this is the backstop.
+# The writer checkpoints after its answers; SQLite does so itself from this number of pages on.
 CHECKPOINT_PAGES = 8_000
 
 RESERVE_BYTES = 2**20
-"""Left free on the disk, beside what the file is about to grow by."""
+"""How much disk space is left free, in addition to what the file is about to need."""
 FIRST_STEP_MS, LONGEST_STEP_MS = 5, 100
 
-LOOK_S = 1.0
-"""How often the files are looked at, although their folder says that nothing has changed."""
+CHECK_FILES_S = 1.0
+"""How often the files are checked although the time of their folder has not changed."""
 CHECK_S = 0.05
 """How long a check after a commit counts for the next transaction."""
 SAVE_S = 2.0
-"""How long to wait for readers, to save what a deleted log holds."""
+"""How long to wait for readers when the content of a deleted log is copied."""
 
 Mode = Literal["passive", "restart", "truncate"]
 
@@ -55,7 +54,7 @@ class Checkpoint(NamedTuple):
     is_done: bool
     """True if it did everything that its mode asks for."""
     is_copied: bool
-    """At least the copying."""
+    """True if it copied the whole log, at least."""
 
 
 class Connection(sqlite3.Connection):
@@ -64,29 +63,29 @@ class Connection(sqlite3.Connection):
     path: Path
     paths: Paths
     place: FileIdentities
-    _checked_at = _look_at = 0.0
+    _checked_at = _check_files_at = 0.0
 
     @property
     def log_bytes(self) -> int:
-        """The size of the `-wal` file, when it was last looked at."""
+        """The size of the `-wal` file when it was last measured."""
         return self.paths.log_bytes
 
     def check_place(self) -> None:
-        """Raise after a commit if the data went into a file that no path leads to."""
+        """Raise if the data of the last commit is in a file that no path leads to."""
         self._check()
 
     def _check(self) -> None:
         self._checked_at = time.monotonic()
-        if self._checked_at < self._look_at and self.paths.is_untouched():
+        if self._checked_at < self._check_files_at and self.paths.is_untouched():
             return
-        self._look_at = self._checked_at + LOOK_S
-        found = self.paths.look()
+        self._check_files_at = self._checked_at + CHECK_FILES_S
+        found = self.paths.identities()
         if found != self.place:
-            self._look_at = 0.0
+            self._check_files_at = 0.0
             self._judge(found)
 
     def _judge(self, found: FileIdentities) -> None:
-        """Raise, unless the others were only made since."""
+        """Raise if a file was deleted or replaced; files that were only created since are accepted."""
         before = self.place
         if found.main != before.main:
             raise FileReplaced(self.path)
@@ -99,11 +98,11 @@ class Connection(sqlite3.Connection):
         self.place = found
 
     def _save_log(self) -> bool:
-        """Copy what the deleted log holds into the database; return whether all of it is copied.
+        """Copy the content of the deleted log into the database; return True if all of it is copied.
 
         Only connections that opened the log before it was deleted can read it.
 
-        It empties the deleted log, too: were that put back one day, old pages would overwrite newer ones.
+        This empties the deleted log, too: if a user put it back later, its old pages would overwrite newer ones.
         """
         try:
             return self.checkpoint("truncate", SAVE_S).is_copied
@@ -111,10 +110,10 @@ class Connection(sqlite3.Connection):
             return False
 
     def checkpoint(self, mode: Mode, readers_s: float) -> Checkpoint:
-        """Copy the log into the file, waiting that long for readers.
+        """Copy the log into the file; wait for readers up to `readers_s`.
 
-        In several steps: SQLite waits for the place in its table of readers that an old reader has, and would wait for
-        the new readers, too, that take the same place one after the other. Each step looks at that table anew.
+        This takes several steps: SQLite waits for an entry in its table of readers that an old reader has, and would
+        then wait for new readers that take the same entry, one after the other. Each step reads that table again.
         """
         (before_ms,) = self.execute("pragma busy_timeout").fetchone()
         give_up_at = time.monotonic() + readers_s
@@ -131,7 +130,7 @@ class Connection(sqlite3.Connection):
             self.execute(f"pragma busy_timeout = {before_ms}")
 
     def check_room(self) -> None:
-        """Raise if the disk has no room for what the log holds: the space of the log would never be released then."""
+        """Raise if the disk has no space for the content of the log: the log could then never be emptied."""
         (pages,), (page_bytes,) = (self.execute(f"pragma page_{what}").fetchone() for what in ("count", "size"))
         needed = max(0, pages * page_bytes - self.path.stat().st_size) + RESERVE_BYTES
         left = shutil.disk_usage(self.path.resolve().parent).free
@@ -142,7 +141,7 @@ class Connection(sqlite3.Connection):
             )
 
     def begin(self, patience_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Begin to write; waits for others no longer than that, or until it is all over."""
+        """Begin a write transaction; wait for other writers up to `patience_s`, or until `is_over` returns True."""
         if time.monotonic() > self._checked_at + CHECK_S:
             self._check()
         pause_s, give_up_at = PAUSE_S, time.monotonic() + patience_s
@@ -175,12 +174,12 @@ class FileReplaced(StoreUnavailable):
 
     @property
     def must_close(self) -> bool:
-        """Whether the connection is of no use any more."""
+        """True if the connection cannot be used any more."""
         return True
 
 
 class Deleted(FileReplaced):
-    """The `-wal` or the `-shm` file is gone, and with it what only it held, unless that can be saved now."""
+    """The `-wal` or the `-shm` file was deleted. Commits that only it has are lost unless they can be copied now."""
 
     def __init__(self, missing: str, path: Path, *, is_saved: bool) -> None:
         self.is_saved = is_saved
@@ -194,7 +193,7 @@ class Deleted(FileReplaced):
 
     @property
     def must_close(self) -> bool:
-        """The last connection that is closed takes the deleted file with it."""
+        """True once the content is copied: closing the last connection destroys the deleted file."""
         return self.is_saved
 
 
@@ -210,14 +209,14 @@ class FilesReplacedInUse(FileReplaced):
 
 
 def connect(address: SqliteAddress, *, patience_s: float, create: bool = False, cache_kb: int = 16_000) -> Connection:
-    """Open a connection. Statements that meet a lock wait for `patience_s`, until the caller sets it otherwise."""
+    """Open a connection. Statements wait for locks up to `patience_s`, unless the caller changes that."""
     path, paths = address.path, Paths(str(address.path))
     if not create and not path.exists():
         raise FileReplaced(path)
     give_up_at = time.monotonic() + patience_s
     while True:
         _wait_for_old_connections(path, paths, patience_s)
-        before = paths.look()
+        before = paths.identities()
         with _privately(path) if create and before.main is None else contextlib.nullcontext("") as option:
             con = _opened(address, paths, patience_s, f"{'rwc' if create else 'rw'}{option}", cache_kb)
         if _has_the_files_of(con, before):
@@ -229,14 +228,14 @@ def connect(address: SqliteAddress, *, patience_s: float, create: bool = False, 
 
 @contextlib.contextmanager
 def _privately(path: Path) -> Iterator[str]:
-    """Yield the option by which SQLite makes a new file readable for its owner alone.
+    """Yield the option with which SQLite creates a new file that only its owner can read.
 
-    Not `chmod` afterwards, which leaves a moment; not `umask`, which all threads share.
+    `chmod` afterwards would leave a moment in which others can read it, and `umask` changes all threads.
     """
     try:
         model = tempfile.NamedTemporaryFile(prefix=".everpoll-", dir=path.parent)  # noqa: SIM115 - closed below
     except OSError:
-        yield ""  # SQLite will not be able to make a file there either, and says so
+        yield ""  # SQLite cannot create a file there either, and raises its own error
         return
     with model:
         yield f"&modeof={quote(os.fsencode(model.name))}"
@@ -259,8 +258,10 @@ def _opened(address: SqliteAddress, paths: Paths, patience_s: float, mode: str, 
         con.execute("pragma temp_store = memory")
         con.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
         con.execute(f"pragma journal_size_limit = {LOG_BYTES}").fetchone()
-        con.execute("select 1 from sqlite_master limit 1").fetchone()  # the file is only opened, or made, by a read
-        con.place = paths.look()
+        con.execute(
+            "select 1 from sqlite_master limit 1"
+        ).fetchone()  # SQLite opens or creates the file at the first read
+        con.place = paths.identities()
     except BaseException:
         con.close()
         raise
@@ -268,9 +269,9 @@ def _opened(address: SqliteAddress, paths: Paths, patience_s: float, mode: str, 
 
 
 def _has_the_files_of(con: Connection, before: FileIdentities) -> bool:
-    """Return whether it is known which files a new connection has: none was deleted or replaced while it was opened.
+    """Return True if no file was deleted or replaced while the connection was opened.
 
-    That happens where another process closes the last connection, which deletes them, at the same moment.
+    That can happen if another process closes the last other connection, which deletes files, at the same moment.
     """
     if before.log not in (None, con.place.log) or before.shm not in (None, con.place.shm):
         return False
@@ -279,15 +280,15 @@ def _has_the_files_of(con: Connection, before: FileIdentities) -> bool:
 
 
 def _wait_for_old_connections(path: Path, paths: Paths, patience_s: float) -> None:
-    """Wait until no connection is left that may use a `-wal` or `-shm` file that was deleted.
+    """Wait until no other connection is open that may use a deleted `-wal` or `-shm` file.
 
-    Where both are there, nothing is to be waited for. Where one is missing, a database that any connection has open is
-    one whose files were deleted. The test is a lock on the whole database, which SQLite takes before it makes the
-    files anew: 1 ms, for the first connection to a file.
+    If both files exist, there is nothing to wait for. If one is missing and any connection is open, the file was
+    deleted. The test is a lock on the whole database, which SQLite takes before it creates the files: 1 ms, for the
+    first connection to a file.
     """
     give_up_at = time.monotonic() + patience_s
     while True:
-        place = paths.look()
+        place = paths.identities()
         if place.main is None or (place.log is not None and place.shm is not None):
             return
         try:

@@ -1,7 +1,7 @@
-"""What SQLite's errors mean for us, in words that name the file and say what to do.
+"""Translates errors of SQLite into errors of everpoll, which name the file and say what to do.
 
-An outage (`StoreUnavailable`) may pass, and the caller tries again. What never works, because the path or the
-value cannot be used, is `BadInput`. A mistake in our own SQL stays what it is: a `sqlite3` error with its traceback.
+An outage (`StoreUnavailable`) may pass, and the caller tries again. A path or a value that can never be used is
+`BadInput`. A mistake in our own SQL is raised as it is: a `sqlite3` error with its traceback.
 """
 
 import sqlite3
@@ -46,7 +46,7 @@ WHAT_TO_DO = {
     sqlite3.SQLITE_READONLY: "it is read-only: the file and its folder must be writable for this user",
     sqlite3.SQLITE_PERM: "access is denied: the file and its folder must be writable for this user",
     sqlite3.SQLITE_AUTH: "access is denied: the file and its folder must be writable for this user",
-    sqlite3.SQLITE_PROTOCOL: "its locks cannot be had: SQLite needs a local disk, not a network file system",
+    sqlite3.SQLITE_PROTOCOL: "it cannot be locked: SQLite needs a local disk, not a network file system",
     sqlite3.SQLITE_NOMEM: "there is no memory left",
     sqlite3.SQLITE_NOLFS: "it is too large for its file system",
     sqlite3.SQLITE_INTERRUPT: "it was interrupted",
@@ -60,7 +60,7 @@ def code_of(error: sqlite3.Error) -> int:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
         return int(code) & 0xFF
-    # Any other error of the module's own is a mistake of ours, not an outage to be waited out.
+    # Any other error of the module itself is a bug of everpoll, not an outage that may pass.
     is_closed = isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error)
     return sqlite3.SQLITE_MISUSE if is_closed else sqlite3.SQLITE_ERROR
 

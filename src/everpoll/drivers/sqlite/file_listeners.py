@@ -1,7 +1,7 @@
 """The listeners of a database file in this process: they are called when a task in it may have become due.
 
 Promises: a wake reaches every listener of every store of this process on the same file, in the thread of the listener's
-event loop. Wakes that come faster than a listener runs become one. Never: keeps a listener whose loop is closed.
+event loop. Wakes that come faster than a listener runs are merged. Never: keeps a listener whose loop is closed.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class Listener:
         self._wake: Wake | None = None
 
     def wake(self, wake: Wake) -> None:
-        """Have `on_wake` called soon. Raises RuntimeError if its event loop is closed."""
+        """Call `on_wake` soon. Raises RuntimeError if its event loop is closed."""
         with self._lock:
             before = self._wake or wake
             self._wake = Wake(before.cancel or wake.cancel, min(before.due_s, wake.due_s))

@@ -15,13 +15,13 @@ WAL_PAUSE_S = 0.01
 
 
 def is_wal(con: Connection) -> bool:
-    """Return whether it is in that mode already; changes nothing."""
+    """Return True if the file is in WAL mode; change nothing."""
     (mode,) = con.execute("pragma journal_mode").fetchone()
     return bool(mode == "wal")
 
 
 def use_wal(con: Connection, patience_s: float) -> None:
-    """Switch to it. The switch does not wait for locks, so it is tried again."""
+    """Switch the file to WAL mode. SQLite does not wait for locks here, so this tries again."""
     give_up_at = time.monotonic() + patience_s
     while True:
         try:

@@ -1,12 +1,12 @@
-"""A lane: one thread with one connection, through which operations pass in the order they were submitted.
+"""Lane: one thread with one connection, which runs operations in the order in which they were submitted.
 
-Promises: what is submitted is answered, with a result or an error, in its own event loop; answers that are ready
-together cross over to it together, in one call. A connection that broke is closed, and the next operation opens
-another. Stopping answers what was submitted before, and waits for nothing any more.
-Never: holds up the end of the interpreter; the thread is a daemon.
+Promises: each operation is answered, with a result or an error, in the event loop that submitted it; answers that are
+ready together are delivered in one call. A connection that broke is closed, and the next operation opens another.
+`stop` answers all operations that were submitted before, and returns within a bounded time.
+Never: delays the end of the interpreter; the thread is a daemon.
 
-A plain lane is for reading: every operation sees one snapshot. One whose caller was canceled is not begun, and stops
-where it runs: it would hold up those behind it.
+A plain lane is for reading: every operation sees one snapshot. An operation whose caller was canceled is not begun, or
+is interrupted, so that it does not delay the operations after it.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ from everpoll.errors import NotRunning
 
 T = TypeVar("T")
 
-HAND_OVER_S = 0.000001  # about fifty times that, as systems sleep
+HAND_OVER_S = 0.000001  # systems sleep for about fifty times as long
 GROUP = 64
 """Operations that share a commit and an answer; more would make the first wait longer for its answer."""
 GROUP_BYTES = LOG_BYTES
-"""A group takes no more operations after so many bytes: the log grows by the size of a transaction."""
+"""A group takes no more operations after this many bytes: the log grows by the size of a transaction."""
 STOP_S = 5.0
 ABANDONED_STEPS = 100_000
-"""Steps of SQLite's virtual machine, some milliseconds: a read checks so often whether its caller still waits."""
+"""A read checks every so many steps of SQLite's virtual machine (some milliseconds) whether its caller still waits."""
 WATCH_S = 2.0
 """How often an idle lane checks its files: while it has a deleted file open, no other lane can connect."""
 
@@ -58,20 +58,18 @@ class Op(Generic[T]):
     ) -> None:
         self.run = run
         self.wakes = wakes
-        """Whether to wake the listeners of the file when it is committed."""
+        """True: wake the listeners of the file once the operation is committed."""
         self.cancel = cancel
-        """Whether that wake says that a running task may have to be canceled."""
+        """True: that wake says that a running task may have to be canceled."""
         self.due_s = due_s
-        """In how many seconds the task of that wake falls due."""
+        """How many seconds later the task of that wake falls due."""
         self.size = size
         """Roughly how many bytes it writes."""
         self.peek = peek
-        """Returns the answer without a transaction if there is nothing to write, else None."""
+        """Returns the answer without a transaction if nothing has to be written, else None."""
         self.unwanted = unwanted
-        """What to do with the result if the caller was canceled meanwhile.
-
-        An operation that has not begun is dropped.
-        """
+        """Called with the result if the caller was canceled during the operation. With it, an operation whose caller
+        was canceled before is dropped."""
         self.is_last = False
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.value: T | None = None
@@ -79,11 +77,11 @@ class Op(Generic[T]):
 
     @property
     def is_dropped(self) -> bool:
-        """Whether to drop the operation: its caller was canceled, and without a caller it must not run."""
+        """True if the operation must be dropped: its caller was canceled, and without a caller it must not run."""
         return self.unwanted is not None and self.future.cancelled()
 
     def answer(self) -> None:
-        """Tell the caller. In the thread of its event loop."""
+        """Give the caller its answer. Runs in the thread of its event loop."""
         if self.future.cancelled():
             if self.unwanted is not None and self.error is None and self.value is not None:
                 self.unwanted(self.value)
@@ -119,25 +117,28 @@ class Lane:
         self._thread.start()
 
     def submit(self, op: Op[T]) -> "asyncio.Future[T]":
-        """Hand it over; the future is its answer."""
+        """Submit the operation; return the future of its answer."""
         if self._stopping:
             raise NotRunning(f"the store {self._address.path} is closed: call open() first")
         self._inbox.put(op)
         return op.future
 
     def yield_to_thread(self) -> None:
-        """Let the thread go on, if it has something to do.
+        """Pause for a moment if the thread has an operation, so that the thread can go on.
 
-        Each statement that returns waits for the interpreter's lock, and a busy event loop keeps that for longer than
-        the statement took: without a pause now and then the two work in turns, not at the same time. Yielding without
-        a pause would do nothing: a thread that releases the lock has it back before the other is awake. Measured: a
-        drain by 1,000 slots is a quarter faster.
+        After each statement the thread waits for the interpreter's lock, and a busy event loop keeps the lock for
+        longer than the statement took: without pauses the two threads work in turns, not at the same time. Releasing
+        the lock without a pause has no effect, because the event loop gets it back before the other thread wakes up.
+        Measured: a drain by 1,000 slots is a quarter faster.
         """
         if self._is_performing or not self._inbox.empty():
             time.sleep(HAND_OVER_S)
 
     async def stop(self) -> None:
-        """Answer what was submitted, close the connection, end the thread. Bounded; repeatable."""
+        """Answer all submitted operations, close the connection and end the thread, within a bounded time.
+
+        Repeatable.
+        """
         if self._stopping:
             return
         farewell: Op[None] = Op(lambda _: None)
@@ -148,7 +149,7 @@ class Lane:
             async with asyncio.timeout(STOP_S):
                 await farewell.future
         except TimeoutError:
-            return  # it hangs in the operating system; a daemon that is left behind
+            return  # the thread hangs in the operating system; it is a daemon and is left behind
         self._thread.join(STOP_S)
 
     def _work(self) -> None:
@@ -167,7 +168,7 @@ class Lane:
                 return
 
     def _gathered(self) -> list[Op[Any]]:
-        """Wait for an operation, and take what came with it."""
+        """Wait for an operation; return it with those that were submitted meanwhile."""
         inbox = self._inbox
         try:
             first = inbox.get(timeout=self._rest_s())
@@ -182,7 +183,7 @@ class Lane:
         return ops
 
     def _left_behind(self) -> list[Op[Any]]:
-        """Return what another thread has submitted just after the last one."""
+        """Return the operations that other threads submitted just after the last one."""
         ops: list[Op[Any]] = []
         while not self._inbox.empty():
             op = self._inbox.get_nowait()
@@ -196,12 +197,12 @@ class Lane:
         return None if self._con is None else WATCH_S
 
     def _rested(self, *, is_idle: bool) -> None:
-        """Do what is due between two groups, or after a wait without one."""
+        """Check the files between two groups, or after a wait without an operation."""
         if is_idle and self._con is not None:
             self._try(self._con.check_place)
 
     def _try(self, step: Callable[[], None]) -> None:
-        """Do what no caller waits for: a failure is tried again later, and operations tell their callers."""
+        """Make a step for which no caller waits: after a failure it is tried again later."""
         try:
             step()
         except Exception as error:  # noqa: BLE001 - see above
@@ -222,7 +223,7 @@ class Lane:
                 self._failed(error, [op])
 
     def _failed(self, error: Exception, ops: list[Op[Any]]) -> None:
-        """Give these operations this error, and the connection up if it cannot be trusted any more."""
+        """Give these operations this error; close the connection if it cannot be trusted any more."""
         if self._con is not None:
             self._con.undo()
         if isinstance(error, FileReplaced) and str(error) != self._logged:
@@ -275,4 +276,4 @@ class Lane:
         self._after_answers(ops)
 
     def _after_answers(self, ops: list[Op[Any]]) -> None:
-        """Do what follows the answers."""
+        """Called after the answers of these operations; does nothing here."""

@@ -1,6 +1,6 @@
 """A file that notifies of its changes: its writer, and the listeners of one store or one adopted table.
 
-Promises: a listener is called in the thread of its own event loop. The writer looks for commits of other programs only
+Promises: a listener is called in the thread of its own event loop. The writer checks for commits of other programs only
 while there are listeners.
 """
 
@@ -20,7 +20,7 @@ class NotifyingFile:
         self.writer: Writer | None = None
 
     def start(self, writer: Writer) -> None:
-        """Start this writer, and have it look for commits of other programs if there are listeners."""
+        """Start this writer; it checks for commits of other programs if there are listeners."""
         self.writer = writer
         writer.start()
         writer.listen(bool(self._listeners))
@@ -49,6 +49,6 @@ class NotifyingFile:
             self.file_listeners.remove(listener)
 
     def yield_to_thread(self) -> None:
-        """Let the writer's thread run for a moment."""
+        """Pause for a moment, so that the writer's thread can go on."""
         if self.writer is not None:
             self.writer.yield_to_thread()

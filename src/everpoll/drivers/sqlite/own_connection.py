@@ -1,4 +1,4 @@
-"""Connections outside of lanes: one for the blocking transactions of a thread, one for a single look at a file."""
+"""Connections outside of lanes: one for the blocking transactions of a thread, one for a short read of a file."""
 
 import sqlite3
 import threading
@@ -11,7 +11,7 @@ from everpoll.drivers.sqlite.faults import explained
 
 
 class OwnConnection:
-    """A thread's way to a file; connects at the first transaction, and anew after one that failed."""
+    """A thread's connection to a file; opened at the first transaction, and again after one that failed."""
 
     def __init__(self, address: SqliteAddress, patience_s: float) -> None:
         self._address = address

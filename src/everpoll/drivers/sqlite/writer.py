@@ -1,9 +1,9 @@
-"""The lane for writing: one thread per store, group commit, and a look for commits of other processes.
+"""Writer, the lane for writing: one thread for each store, group commit, and a check for commits of other processes.
 
     operations ──▶ begin · run each · commit ──▶ still that file? ──▶ answers, then wakes
-                     └── one fails: roll back, and each alone: it must not take the others with it
+                     └── one fails: roll back, then run each alone, so that the others succeed
 
-Promises: an operation is answered only after its commit, and only if the path still leads to the file that has it. In
+Promises: an operation is answered only after its commit, and only if the path still leads to the same file. In
 this process only this thread and the heartbeat write. A commit of another connection wakes the listeners within 80 ms,
 and within 20 ms for a second after the previous one: `pragma data_version` costs 4 us, which makes about 0.2 s of CPU a
 minute for an idle process. Never: wakes twice for the same cancel. A wake for a cancel causes an early heartbeat, which
@@ -50,7 +50,7 @@ class Writer(Lane):
         self._listening = False
         self._version: int | None = None
         self._cancels: frozenset[int] = frozenset()
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._alert_until = 0.0
         self._commits = 0
         self._checkpoints = Checkpoints()
@@ -93,7 +93,7 @@ class Writer(Lane):
                     self._perform([op])
 
     def _peeked(self, con: Connection, op: Op[Any]) -> bool:
-        """Return whether there was an answer without a transaction."""
+        """Answer the operation without a transaction if possible; return True if it was answered or dropped."""
         if op.peek is None or op.is_dropped:
             return op.is_dropped
         try:
@@ -110,7 +110,7 @@ class Writer(Lane):
         try:
             op.value = op.run(con)
         except EverpollError as error:
-            op.error = error  # a refusal, which an operation utters before it writes: the others go on
+            op.error = error  # an operation refuses before it writes anything, so the others go on
 
     def _after_answers(self, ops: list[Op[Any]]) -> None:
         woken = [op for op in ops if op.wakes and op.error is None]
@@ -118,10 +118,10 @@ class Writer(Lane):
             self._file_listeners.wake(Wake(any(op.cancel for op in woken), min(op.due_s for op in woken)))
 
     def _rest_s(self) -> float | None:
-        return max(0.0, self._look_at - time.monotonic()) if self._listening else super()._rest_s()
+        return max(0.0, self._check_at - time.monotonic()) if self._listening else super()._rest_s()
 
     def _rested(self, *, is_idle: bool) -> None:
-        if self._listening and time.monotonic() >= self._look_at:
+        if self._listening and time.monotonic() >= self._check_at:
             self._check_for_commits()
         else:
             super()._rested(is_idle=is_idle)
@@ -147,7 +147,7 @@ class Writer(Lane):
                     self._alert_until = time.monotonic() + ALERT_FOR_S
                     rest_s = ALERT_S
                 self._version, self._cancels = version, cancels
-        except Exception as error:  # noqa: BLE001 - it looks again; operations tell their callers themselves
+        except Exception as error:  # noqa: BLE001 - it checks again later; callers get the errors of their own operations
             self._failed(error, [])
             rest_s = IDLE_S if self._con is not None else RECONNECT_S
-        self._look_at = time.monotonic() + rest_s
+        self._check_at = time.monotonic() + rest_s

@@ -15,7 +15,7 @@ _LONGEST_WORD_BYTES = 32
 _DURATION = re.compile(r"(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{2}):([0-9]{2})(\.[0-9]{1,9})?")
 
 
-def recognises(body: dict[str, Any]) -> bool:
+def recognizes(body: dict[str, Any]) -> bool:
     """Tell whether the body has entries."""
     status = body.get("status")
     if type(status) is not str:
@@ -23,7 +23,7 @@ def recognises(body: dict[str, Any]) -> bool:
     return type(body.get("entries")) is dict or (type(body.get("results")) is dict and status in WORDS)
 
 
-def recognises_text(data: bytes) -> bool:
+def recognizes_text(data: bytes) -> bool:
     """Tell whether the whole body is one of the three words."""
     return len(data) <= _LONGEST_WORD_BYTES and data.strip().lower() in {b"healthy", b"degraded", b"unhealthy"}
 
@@ -31,7 +31,7 @@ def recognises_text(data: bytes) -> bool:
 def read(body: Any, into: Gathering) -> Status | None:
     """Read every entry, and the service's own word."""
     if isinstance(body, str):
-        if not recognises_text(body[: _LONGEST_WORD_BYTES + 1].encode("utf-8", "replace")):
+        if not recognizes_text(body[: _LONGEST_WORD_BYTES + 1].encode("utf-8", "replace")):
             raise Unreadable("the body is neither an object with a status nor Healthy, Degraded or Unhealthy")
         return into.own_word(body)
     if not isinstance(body, dict) or not isinstance(body.get("status"), str):

@@ -14,7 +14,7 @@ NAME = "details"
 _NOT_DETAILS = {"status", "error", "message", "timestamp"}
 
 
-def recognises(body: dict[str, Any]) -> bool:
+def recognizes(body: dict[str, Any]) -> bool:
     """Return True if the body has a status, and at least one of its details has a status, too."""
     if type(body.get("status")) is not str:
         return False

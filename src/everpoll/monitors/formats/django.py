@@ -1,6 +1,6 @@
 """django: django-health-check: a flat object of labels and texts, such as `{"Database": "working"}`.
 
-A body is recognised only if every text begins as the package writes it; otherwise any flat object, such as a page of
+A body is recognized only if every text begins as the package writes it; otherwise any flat object, such as a page of
 settings, would count as an outage. A warning of one check is a degraded dependency, although its HTTP status is 500.
 """
 
@@ -21,7 +21,7 @@ _LONGEST_BEGINNING = max(map(len, _BEGINNINGS)) + 1
 _MAX_LINES = 100
 
 
-def recognises(body: dict[str, Any]) -> bool:
+def recognizes(body: dict[str, Any]) -> bool:
     """Tell whether every value is a text as the package writes it."""
     return bool(body) and all(_status(text) is not None for text in body.values())
 

@@ -14,7 +14,7 @@ WORDS = ("Partially Available", "Unavailable")
 """The words that only this format uses."""
 
 
-def recognises(body: dict[str, Any]) -> bool:
+def recognizes(body: dict[str, Any]) -> bool:
     """Tell whether the body has one of the three words, and something else that health-go writes."""
     status = body.get("status")
     if status != "OK" and not (type(status) is str and status in WORDS):

@@ -29,7 +29,7 @@ _MILLISECONDS_IN = {
 _DETAILS = ("componentId", "observedValue", "observedUnit", "affectedEndpoints")
 
 
-def recognises(body: dict[str, Any]) -> bool:
+def recognizes(body: dict[str, Any]) -> bool:
     """Tell whether the body has a status, and checks by name."""
     return type(body.get("status")) is str and type(body.get("checks")) is dict
 

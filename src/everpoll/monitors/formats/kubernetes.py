@@ -12,7 +12,7 @@ BEGINNINGS = (b"[+]", b"[-]")
 _LINE = re.compile(r"^\[([+-])\][ \t]*(\S+)([^\n]*)$", re.MULTILINE)
 
 
-def recognises_text(data: bytes) -> bool:
+def recognizes_text(data: bytes) -> bool:
     """Tell whether the body begins with the line of a check."""
     return data.startswith(BEGINNINGS)
 

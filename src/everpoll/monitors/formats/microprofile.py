@@ -10,7 +10,7 @@ from everpoll.monitors.report import Dependency, Status
 NAME = "microprofile"
 
 
-def recognises(body: dict[str, Any]) -> bool:
+def recognizes(body: dict[str, Any]) -> bool:
     """Tell whether the body has a status and a list of checks; `outcome` is the status of version 1."""
     return type(body.get("checks")) is list and type(body.get("status", body.get("outcome"))) is str
 

@@ -60,7 +60,7 @@ def facts_of(data: bytes) -> tuple[list[Facts], list[float | None]] | None:
     return facts, latencies
 
 
-def recognises(body: list[Any]) -> bool:
+def recognizes(body: list[Any]) -> bool:
     """Tell whether the list is empty, or one of its first items has a name and something about health."""
     return not body or any(
         type(item) is dict and "name" in item and ("healthy" in item or "health" in item) for item in body[:100]

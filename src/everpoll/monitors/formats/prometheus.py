@@ -89,7 +89,7 @@ _MAX_OCCURRENCES = 100
 _BEGINNING_CHARS = 100_000
 
 
-def recognises_text(data: bytes) -> bool:
+def recognizes_text(data: bytes) -> bool:
     """Tell whether a line has one of the default metrics, or describes one."""
     position = data.find(b"dependency_")
     for _ in range(_MAX_OCCURRENCES):
@@ -118,7 +118,7 @@ def read(body: object, into: Gathering, names: MetricNames = DEFAULT_NAMES) -> S
         _read_sample(line[1], line[2], names, found, into)
     if not count:
         beginning = body[:_BEGINNING_CHARS]
-        if _ANY_SAMPLE.search(beginning) is None and not recognises_text(beginning.encode("utf-8", "replace")):
+        if _ANY_SAMPLE.search(beginning) is None and not recognizes_text(beginning.encode("utf-8", "replace")):
             raise Unreadable("the body has no metrics in Prometheus' text format")
         into.warn("no metric is about a dependency")
     for label, samples in found.items():

@@ -20,7 +20,7 @@ _NOT_DETAILS = {"status", "components", "details", "description"}
 _NOT_PARTS = {"details", "error"}
 
 
-def recognises(body: dict[str, Any]) -> bool:
+def recognizes(body: dict[str, Any]) -> bool:
     """Tell whether the body has parts where Spring Boot writes them."""
     status = body.get("status")
     if type(status) is not str:

@@ -1,4 +1,4 @@
-"""status: an object with a `status` word, whose other fields no format recognises: `{"status": "ok"}`."""
+"""status: an object with a `status` word, whose other fields no format recognizes: `{"status": "ok"}`."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from everpoll.monitors.words import meaning
 NAME = "status"
 
 
-def recognises(body: dict[str, Any]) -> bool:
+def recognizes(body: dict[str, Any]) -> bool:
     """Tell whether the body has a status that is a known word."""
     return meaning(body.get("status")) is not None
 

@@ -86,7 +86,7 @@ def _add_reading(about: str, entry: Mapping[str, Any], definition: dict[str, Any
         case None | "schema" | "prometheus":
             pass
         case _:
-            into.note(about, f"format {quoted(named)} is not known; the format is recognised from the body")
+            into.note(about, f"format {quoted(named)} is not known; the format is recognized from the body")
             definition["format"] = "auto"
             return True
     definition["format"] = "prometheus" if named == "prometheus" else "proactive-deps"
@@ -95,7 +95,7 @@ def _add_reading(about: str, entry: Mapping[str, Any], definition: dict[str, Any
             mapping = msgspec.json.decode(config) if isinstance(config, str) else config
             compile_mapping(mapping)
         except ValueError as wrong:
-            into.note(about, f"its schema_config is not carried over, and the format is recognised: {wrong}")
+            into.note(about, f"its schema_config is not carried over, and the format is recognized: {wrong}")
             definition["format"] = "auto"
         else:
             definition["format"] = "prometheus" if named == "prometheus" else "mapping"

@@ -11,7 +11,7 @@ import msgspec
 from everpoll.drivers.wake import OnWake, Wake
 from everpoll.policy import Clock
 from everpoll.stores.contract import EndState, NewEvent, encode
-from everpoll.stores.flows import Blocked, Link, cause_of, tell, with_input
+from everpoll.stores.flows import Blocked, Link, apply_ends, cause_of, with_input
 from everpoll.stores.memory.feed import Feed
 from everpoll.stores.memory.lines import Lines
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
@@ -69,12 +69,12 @@ class MemoryState:
         self._index[link.cause_id].has_told = True
         waiting = self._index.live.get(link.then_id)
         while waiting is not None and waiting.takes is not None and waiting.blockers:
-            telling = tell([link], [Blocked(waiting.id, waiting.takes, waiting.blockers)])
-            for _, blockers in telling.fewer:
+            reports = apply_ends([link], [Blocked(waiting.id, waiting.takes, waiting.blockers)])
+            for _, blockers in reports.fewer:
                 waiting.blockers = blockers
-            for _, result in telling.unblocked:
+            for _, result in reports.unblocked:
                 self._unblock(waiting, result)
-            if not telling.canceled:
+            if not reports.canceled:
                 return
             self._cancel_for(waiting, link)
             if waiting.then_id is None or waiting.has_told:

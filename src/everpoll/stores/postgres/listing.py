@@ -120,7 +120,8 @@ async def _searched(lane: Lane, wanted: TaskFilter, after: int | None) -> _Searc
         if earliest is not None or latest is not None:
             first, last = await lane.row(BOUNDS, letter == "t", earliest, latest)
             bounds[letter] = {"id >=": first if earliest else None, "id < ": last if latest else None}
-        if wanted.state == "running":
+        # Indexed tasks are few, and found by their kind.
+        if wanted.state == "running" and not wanted.indexed:
             bounds[letter]["id = any"] = await lane.value(RUNNING, RUNNING_LIMIT)
     return _Search(wanted, after, bounds)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import NewEvent, encode
-from everpoll.stores.flows import BLOCKED_LINE, Blocked, Link, cause_of, tell
+from everpoll.stores.flows import BLOCKED_LINE, Blocked, Link, apply_ends, cause_of
 from everpoll.stores.operations import UNNUMBERED
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.moves import End, put_away, trail_entry
@@ -52,15 +52,15 @@ def _links(con: Connection, ends: Sequence[End]) -> list[Link]:
 def _report(con: Connection, now: int, links: Sequence[Link], due_us: list[int]) -> list[Link]:
     """Report these ends to the tasks that wait for them; return the ends of those that are canceled for it."""
     rows = con.execute(BLOCKED, (encode(sorted({link.then_id for link in links})),)).fetchall()
-    telling = tell(links, [Blocked(*row[:3]) for row in rows])
-    for task_id, blockers in telling.fewer:
+    reports = apply_ends(links, [Blocked(*row[:3]) for row in rows])
+    for task_id, blockers in reports.fewer:
         con.execute(FEWER, (blockers, task_id))
-    for task_id, result in telling.unblocked:
+    for task_id, result in reports.unblocked:
         due_us += con.execute(UNBLOCK, {"now": now, "id": task_id, "result": result}).fetchone()
-    if not telling.canceled:
+    if not reports.canceled:
         return []
     sequences = {row[0]: row[3] for row in rows}
-    causes = dict(telling.canceled)
+    causes = dict(reports.canceled)
     notes = {task_id: encode(cause_of(link)) for task_id, link in causes.items()}
     ends = [
         End(task_id, sequences[task_id], "canceled", entry=trail_entry(note, now, ""))

@@ -1,4 +1,4 @@
-"""Decides which addresses a URL may lead to, by where the URL comes from: a public answer never leads inside.
+"""Decides which addresses a URL may lead to, by where the URL comes from: a public answer never leads to a private one.
 
     the URL comes from         it may lead to
     a public address           public addresses
@@ -39,7 +39,7 @@ async def reach_of(origin: UrlOrigin, url: str) -> Reach:
 
 
 def check_by_name(origin: UrlOrigin, url: str) -> None:
-    """Raise `Refused` if the URL itself shows that it leads inside: for clients that resolve names themselves."""
+    """Raise `Refused` if the URL itself names a private address: for clients that resolve names themselves."""
     target = target_of(url)
     if names_inner(target) and not names_inner(target_of(origin.url)):
         raise led_inside(origin.url, url)
@@ -48,7 +48,7 @@ def check_by_name(origin: UrlOrigin, url: str) -> None:
 
 
 def led_inside(home: str, url: str) -> Refused:
-    """Return the error for a remote that leads to an address inside."""
+    """Return the error for a remote that leads to a private address."""
     what = f"{shown(home)} leads to {shown(url)}, a private address, to which a public answer may not lead"
     return Refused(f"{what}; if that is right, list the host in trusted=")
 
@@ -60,7 +60,7 @@ def led_to_metadata(url: str) -> Refused:
 
 
 async def _is_inside(origin: UrlOrigin) -> bool:
-    """Return True if the address that answered is private; if it is unknown, True if all addresses of the host are."""
+    """Return True if the address that answered is private. If it is unknown, all addresses of the host must be."""
     if origin.peer:
         return is_inner(origin.peer)
     target = target_of(origin.url)

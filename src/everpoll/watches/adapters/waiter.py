@@ -102,13 +102,16 @@ class WaiterOperation:
         self._threads = DaemonThreads(name="everpoll-waiter")
 
     async def look(self, handle: Mapping[str, Any], memory: Memory | None = None) -> Verdict:
-        """Call once and judge the answer. An error that carries no answer of the service is raised: a dead network."""
+        """Call once and judge the answer.
+
+        An error without an answer of the service, such as a broken network, is raised.
+        """
         try:
             body, error = await self._called(handle), None
         except Exception as raised:
             if _code_in(getattr(raised, "response", None)) is None:
                 raise
-            body, error = raised.response, raised  # type: ignore[attr-defined]  # it has one: see above
+            body, error = raised.response, raised  # type: ignore[attr-defined]  # its code was read above
         metadata = body.get("ResponseMetadata") if isinstance(body, Mapping) else None
         status = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
         state, rule = self.waiter.explain(body=body, status=status, error=error, input=handle)

@@ -18,7 +18,7 @@ from everpoll.watches.memory import Decision, Outcome, RunMemory, StepNotes
 from everpoll.watches.schedule import CLOCK_SLACK_S, NextLook, is_last
 from everpoll.watches.verdicts import Done, Fail, Wait
 
-SILENT = "looks without a word"
+NO_VERDICT = "looks that returned None"
 """Counts the looks that returned None."""
 
 
@@ -63,8 +63,6 @@ class Draft:
         left_s = self.policy.outage_s - counted_s
         return left_s if left_s > CLOCK_SLACK_S else 0.0
 
-    # ── what a function reported ─────────────────────────────────────────────────────────────────────────────────
-
     def take_report(self, report: Report) -> None:
         """Store what a look has reported."""
         memory = self.memory
@@ -105,8 +103,6 @@ class Draft:
         if isinstance(verdict, Done):
             return self.conclude("ready", verdict.why, value=verdict.value)
         return self.conclude("canceled" if verdict.canceled else "failed", verdict.reason, evidence=verdict.evidence)
-
-    # ── settling ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def make_due(self, delay_s: float, rule: str, why: str) -> Plan:
         """Make the run due again."""
@@ -168,7 +164,7 @@ class Draft:
             said = next((facts["error"] for facts in errors if "error" in facts), None)
             what = "starts" if memory.phase == "intent" else "looks"
             return f"{outage}; the last {memory.errors_in_a_row} {what} failed: {said}" if said else outage
-        if 0 < memory.counters.get(SILENT, 0) == memory.counters.get("looks"):
+        if 0 < memory.counters.get(NO_VERDICT, 0) == memory.counters.get("looks"):
             return "; every look returned None: is there a return missing?"
         said = ", ".join(one for one in (memory.status, memory.progress) if one)
         return f"; last seen: {said}" if said else ""

@@ -127,12 +127,12 @@ class Failed(Struct, frozen=True, tag="failed"):
     fault: Fault = "transient"
     evidence: Any = None
     retry_after_s: float | None = None
-    resting: Postponed | None = None
-    """How long the remote is not called, if this failure opened its breaker."""
-    is_unasked: bool = False
-    """It failed before the remote was called."""
+    breaker_wait: Postponed | None = None
+    """If this failure opened the breaker of the remote: how long the run waits for it."""
+    before_call: bool = False
+    """True if it failed before the remote was called."""
     is_unsent: bool = False
-    """The cancel function raised `NothingSent`: no request was sent."""
+    """True if the cancel function raised `NothingSent`: it sent no request."""
     report: Report | None = None
     """Counters, status and progress of the look that failed; its facts do not count."""
     pace: Pace | None = None

@@ -4,7 +4,7 @@ Promises: no look is planned after the deadline, and none before the remote's Re
 tried again as long as that may help. While the breaker of the remote is open, the budget is paused.
 """
 
-from everpoll.watches.decisions.draft import SILENT, Draft
+from everpoll.watches.decisions.draft import NO_VERDICT, Draft
 from everpoll.watches.decisions.events import Failed, Looked, Postponed, Verified
 from everpoll.watches.decisions.plans import Admit, Call, Plan
 from everpoll.watches.limits import short_text
@@ -66,7 +66,7 @@ def looked(draft: Draft, event: Looked) -> Plan:
     if isinstance(verdict, (Done, Fail)):
         return _ended(draft, verdict, has_reported=report.has_reported)
     if verdict is None:
-        memory.count(SILENT)
+        memory.count(NO_VERDICT)
         verdict = Wait()
     memory.phase = "looking"
     memory.looked_at, memory.sighted_at = draft.now, None
@@ -107,8 +107,8 @@ def failed(draft: Draft, event: Failed) -> Plan:
     if event.report is not None:
         draft.take_words(event.report)
     if what == "look":
-        memory.looks += event.is_unasked
-        if not event.is_unasked:
+        memory.looks += event.before_call
+        if not event.before_call:
             draft.notes.look_took_s, memory.remote = event.took_s, event.remote
     memory.errors += 1
     memory.errors_in_a_row += 1
@@ -119,13 +119,13 @@ def failed(draft: Draft, event: Failed) -> Plan:
         why = f"{what} failed {memory.errors_in_a_row} times in a row: {event.error}"
         return draft.conclude("failed", why, evidence=event.evidence)
     draft.notes.note_change({"error": short_text(event.error)})
-    if event.resting is not None and draft.pause_left_s > 0:
+    if event.breaker_wait is not None and draft.pause_left_s > 0:
         # The breaker is open, so no look is possible: this one uses up neither time nor looks.
         memory.looks -= what == "look"
         # A Retry-After counts, too, but no longer than the rest of the budget: a remote may ask for a day.
         floor_s = min(event.retry_after_s or 0.0, draft.left_s)
-        resting = event.resting
-        return postponed(draft, Postponed(max(resting.wait_s, floor_s), resting.rule, resting.why))
+        breaker_wait = event.breaker_wait
+        return postponed(draft, Postponed(max(breaker_wait.wait_s, floor_s), breaker_wait.rule, breaker_wait.why))
     if what == "look":
         wait_s, reason = draft.wait_of(event.pace)
         times = LookTimes(wait_s, {}, None, event.retry_after_s, draft.chance, reason)

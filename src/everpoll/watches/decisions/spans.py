@@ -28,7 +28,7 @@ def span_of(memory: RunMemory, *, has_start: bool) -> tuple[float, float | None]
     None: the run teaches nothing. It was never looked at, or it was started elsewhere at an unknown time.
     """
     started_at, decided_at = memory.started_at, memory.decided_at
-    if started_at is None or decided_at is None or memory.looks == 0 or (memory.is_given and has_start):
+    if started_at is None or decided_at is None or memory.looks == 0 or (memory.started_elsewhere and has_start):
         return None
     running_at, ended_at = memory.looked_at, decided_at if memory.sighted_at is None else memory.sighted_at
     for one in memory.confirms.values():

@@ -67,6 +67,7 @@ declare
     is_full boolean := range_queues is null; next_at timestamptz;  expected int; found_ids int;
     take_queues text[] := wanted; take_rooms int[] := rooms; is_one boolean := cardinality(wanted) = 1;
     has_pauses boolean; left_over int := room; extra tid[]; extra_bytes bigint := 0; limited record; aged record;
+    due record;
     asked_at timestamptz; opens_at timestamptz; aged_before timestamptz;
     are_limits_cut boolean := false; is_aged boolean := false; are_more_aged boolean := false;
     due_queues text[]; due_from timestamptz[]; has_due_limit boolean; due_room int;
@@ -162,10 +163,13 @@ begin
     end if;
     started := 0;
     -- Where all have one priority, those without a limit are first anyway, and the keys of limits take turns.
-    if aging_s is not null and everpoll.has_several_ranks(wanted, rooms) then
-        aged_before := clock_timestamp() - aging_s * interval '1 second';
-        select * into aged from everpoll.aged(room, wanted, rooms, aged_before);
-        is_aged := aged.places is not null;
+    if aging_s is not null then
+        select * into due from everpoll.due_ranks(wanted, rooms, range_queues, ranks_from, dues_from, ranks_to);
+        if due.has_several then
+            aged_before := clock_timestamp() - aging_s * interval '1 second';
+            select * into aged from everpoll.aged(room, wanted, rooms, aged_before, due.queues, due.ranks, due.dues);
+            is_aged := aged.places is not null;
+        end if;
     end if;
     has_aged := is_aged;
     if asks_limits then

@@ -298,38 +298,65 @@ begin
     are_more_aged := has_aged and (is_short or aged_opened = least(most_tasks, 64));
 end $$;
 
--- Ready tasks that have been due since before that instant, oldest first, locked. Only the first 100 priorities of
--- a queue age.
+-- The priorities that ready tasks have in these ranges, at most 100 a queue: found by a jump from one to the next in the
+-- index, which begins at the mark of each range and not before it. So no look reads the entries of tasks that have ended.
+-- has_several: these tasks, and those that wait for a limit, have more than one priority.
+create function everpoll.due_ranks(wanted text[], rooms int[], range_queues text[], ranks_from int[],
+    dues_from timestamptz[], ranks_to bigint[], out queues text[], out ranks int[], out dues timestamptz[],
+    out has_several boolean)
+language sql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+as $$
+    with recursive found(queue, rank, due_from, rank_to, nth) as (
+        select r.queue, first.rank, case when first.rank = r.rank_from then r.due_from else '-infinity' end, r.rank_to, 1
+          from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
+          join unnest(wanted, rooms) q(queue, room) on q.queue = r.queue and q.room > 0
+         cross join lateral (
+            select ready.rank from everpoll.tasks ready
+             where ready.line = 0 and ready.queue = r.queue
+               and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
+             order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) first
+        union all
+        select f.queue, next.rank, '-infinity', f.rank_to, f.nth + 1 from found f cross join lateral (
+            select t.rank from everpoll.tasks t
+             where t.line = 0 and t.queue = f.queue and t.rank > f.rank and t.rank < f.rank_to
+             order by t.queue, t.rank limit 1) next
+        where f.nth < 100),
+    numbered as (select f.*, row_number() over (partition by f.queue order by f.rank) as place from found f),
+    limited as (
+        select one.rank from unnest(wanted, rooms) q(queue, room) cross join lateral (
+            (select t.rank from everpoll.tasks t where t.line = 3 and t.queue = q.queue order by t.queue, t.rank limit 1)
+            union all
+            (select t.rank from everpoll.tasks t where t.line = 3 and t.queue = q.queue
+              order by t.queue desc, t.rank desc limit 1)) one
+         where q.room > 0)
+    select array_agg(n.queue), array_agg(n.rank), array_agg(n.due_from),
+           (select count(distinct one.rank) > 1 from (
+               select n.rank from numbered n union all select l.rank from limited l) one)
+      from numbered n where n.place <= 100
+$$;
+
+-- Ready tasks that have been due since before that instant, oldest first, locked: those of the ranks that `due_ranks`
+-- has found, from the due times on that it gives.
 create function everpoll.aged(most_tasks int, wanted text[], rooms int[], aged_before timestamptz,
+    line_queues text[], line_ranks int[], line_dues timestamptz[],
     out places tid[], out bytes int[], out queues text[], out dues timestamptz[], out ids bigint[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-declare line_queues text[]; line_ranks int[];
 begin
-    with recursive ranks(queue, rank, nth) as (
-        select q.queue, first.rank, 1 from unnest(wanted, rooms) q(queue, room) cross join lateral (
-            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue
-            order by t.queue, t.rank limit 1) first
-        where q.room > 0
-        union all
-        select r.queue, next.rank, r.nth + 1 from ranks r cross join lateral (
-            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank > r.rank
-            order by t.queue, t.rank limit 1) next
-        where r.nth < 100)
-    select array_agg(r.queue), array_agg(r.rank) into line_queues, line_ranks from ranks r;
     if line_queues is null then return; end if;
     with pick as materialized (
         select l.queue, t.ctid, t.due_at, t.id, t.bytes, q.room as cap
-          from unnest(line_queues, line_ranks) l(queue, rank)
+          from unnest(line_queues, line_ranks, line_dues) l(queue, rank, due_from)
           join unnest(wanted, rooms) q(queue, room) on q.queue = l.queue
           cross join lateral (
             select ready.ctid, ready.due_at, ready.id,
                    octet_length(ready.args) + coalesce(octet_length(ready.memory), 0) as bytes
               from everpoll.tasks ready
              where ready.line = 0 and not ready.is_leased and ready.queue = l.queue and ready.rank = l.rank
-               and ready.due_at < aged_before
+               and ready.due_at >= l.due_from and ready.due_at < aged_before
              order by ready.queue, ready.rank, ready.due_at, ready.id limit least(q.room, most_tasks)
              for update skip locked) t),
     capped as (
@@ -393,22 +420,4 @@ language sql immutable as $$
     select count(*)::int from (
         select b.nth, sum(b.bytes) over (order by b.nth) as total from unnest(bytes) with ordinality b(bytes, nth)) one
      where one.total <= most_bytes or one.nth = 1
-$$;
-
--- Whether the tasks that are due in these queues have several priorities, those with limits and those without together.
-create function everpoll.has_several_ranks(wanted text[], rooms int[]) returns boolean
-language sql volatile
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
-as $$
-    select count(distinct one.rank) > 1 from unnest(wanted, rooms) q(queue, room) cross join lateral (
-        (select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue order by t.queue, t.rank limit 1)
-        union all
-        (select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue
-          order by t.queue desc, t.rank desc limit 1)
-        union all
-        (select t.rank from everpoll.tasks t where t.line = 3 and t.queue = q.queue order by t.queue, t.rank limit 1)
-        union all
-        (select t.rank from everpoll.tasks t where t.line = 3 and t.queue = q.queue
-          order by t.queue desc, t.rank desc limit 1)) one
-     where q.room > 0
 $$;

@@ -4,10 +4,10 @@
     refused ──▶ tried again, with a backoff, for `patience_s` ──▶ substitutes, each plainer than the one before
                                                                     └── all refused: stuck, and tried again for ever
 
-Promises: a task whose settlement is refused ends or is handed back within `patience_s` and a little, and its trail says
-why; if the store refuses even that, `stuck` names it, so that the rescue can take it back. A value that the store
-cannot keep (`BadInput`) stays so: its substitutes are tried at once. A lock says nothing against a settlement: it has
-no substitutes. Others are settled meanwhile.
+Promises: a task whose settlement is refused ends or is handed back within `patience_s` and a few seconds, and its trail
+says why. If the store refuses that, too, `stuck` names the task, so that the rescue can take it back. A value that the
+store cannot keep (`BadInput`) will not be accepted later: its substitutes are tried at once. A settlement that waits
+for a lock has no substitutes. Other tasks are settled meanwhile.
 """
 
 import asyncio
@@ -29,55 +29,55 @@ PAUSE = Backoff("500ms", cap="5s", jitter=0.2)
 # Each try keeps other settlements waiting for as long as it waits for the lock.
 LOCKED = Backoff("500ms", cap="20s", jitter=0.2)
 STUCK_S = 30.0
-"""Between two tries to settle a stuck task."""
+"""The time between two tries to settle a stuck task."""
 REST_S = 60.0
-"""A task that is handed back because its end was refused runs again after this, not at once."""
+"""The delay after which a task runs again that was handed back because its end was refused."""
 
 Settle = Callable[[int, Settlement, bool], Awaitable[None]]
-"""Incarnation, settlement, and whether an earlier try, whose answer got lost, may have settled it."""
+"""Takes the incarnation, the settlement, and True if an earlier try, whose answer got lost, may have settled it."""
 
 
-class Refused:
+class RefusedSettlements:
     """The refused settlements of one worker; an asyncio task for each keeps trying."""
 
     def __init__(self, settle: Settle, patience_s: float, on_shorter: Callable[[], None]) -> None:
         self._settle = settle
         self._patience_s = patience_s
         self._on_shorter = on_shorter
-        self._insisting: set[asyncio.Task[None]] = set()
+        self._trying: set[asyncio.Task[None]] = set()
         self._stuck: dict[tuple[int, int], str] = {}
         self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
 
     def __len__(self) -> int:
-        return len(self._insisting)
+        return len(self._trying)
 
     def add(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool = False) -> None:
         """Keep trying to write this settlement, which the store refused with that error."""
-        insisting = asyncio.get_running_loop().create_task(
-            self._insist(incarnation, settlement, error, is_repeat), name=f"everpoll-refused {settlement.id}"
+        trying = asyncio.get_running_loop().create_task(
+            self._keep_trying(incarnation, settlement, error, is_repeat), name=f"everpoll-refused {settlement.id}"
         )
-        self._insisting.add(insisting)
-        insisting.add_done_callback(self._ended)
+        self._trying.add(trying)
+        trying.add_done_callback(self._ended)
 
     def stuck(self) -> list[tuple[int, int]]:
-        """Return id and sequence of the tasks that can neither end nor be handed back."""
+        """Return the id and the sequence of each task that can neither end nor be handed back."""
         return list(self._stuck)
 
     async def stop(self) -> None:
-        """Leave them to the rescue."""
-        insisting = list(self._insisting)
-        for one in insisting:
+        """Stop trying: the rescue takes the tasks back."""
+        trying = list(self._trying)
+        for one in trying:
             one.cancel()
-        await asyncio.gather(*insisting, return_exceptions=True)
+        await asyncio.gather(*trying, return_exceptions=True)
 
-    def _ended(self, insisting: "asyncio.Task[None]") -> None:
-        self._insisting.discard(insisting)
+    def _ended(self, trying: "asyncio.Task[None]") -> None:
+        self._trying.discard(trying)
         self._on_shorter()
 
-    async def _insist(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool) -> None:
+    async def _keep_trying(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool) -> None:
         fence = (settlement.id, settlement.sequence)
         try:
-            refusal = await self._unlocked(incarnation, settlement, is_repeat) if _is_lock(error) else error
+            refusal = await self._settle_once_unlocked(incarnation, settlement, is_repeat) if _is_lock(error) else error
             if refusal is None:
                 return
             error = refusal
@@ -94,8 +94,10 @@ class Refused:
         finally:
             self._stuck.pop(fence, None)
 
-    async def _unlocked(self, incarnation: int, settlement: Settlement, is_repeat: bool) -> Exception | None:
-        """Try it again until no other transaction holds its row; return why it is refused then, None: it is not."""
+    async def _settle_once_unlocked(
+        self, incarnation: int, settlement: Settlement, is_repeat: bool
+    ) -> Exception | None:
+        """Try again until no other transaction locks the row; return None, or the error if it is then refused."""
         text = "task %d cannot be settled while another transaction holds its row, as one that was left open"
         logger.warning(text, settlement.id, extra=about(task_id=settlement.id))
         failures = 0
@@ -111,7 +113,7 @@ class Refused:
                 return None
 
     async def _settled_later(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool) -> bool:
-        """Try it again for a while; True: it was settled, or lost."""
+        """Try again for `patience_s`; return True if the settlement was written, or its lease is lost."""
         logger.warning(
             "task %d: the store refuses its settlement: %s; trying again for %s",
             settlement.id,
@@ -140,7 +142,7 @@ class Refused:
     async def _is_accepted(self, incarnation: int, settlement: Settlement, is_repeat: bool = False) -> bool:
         try:
             await self._settle(incarnation, settlement, is_repeat)
-        except Exception as error:  # noqa: BLE001 - what it says is known, or is said when nothing else works
+        except Exception as error:  # noqa: BLE001 - the error is known, or is logged once no substitute is accepted
             logger.debug("task %d: refused again: %s", settlement.id, error)
             return False
         return True
@@ -151,7 +153,7 @@ def _is_lock(error: BaseException) -> bool:
 
 
 def substitutes(settlement: Settlement, error: Exception) -> list[Settlement]:
-    """Return what to write in the place of a settlement that the store refuses, the best first.
+    """Return the settlements to write in place of one that the store refuses, the best first.
 
     A task that has ended does not run again if it can end in any way: running it again would do its work twice.
     """
@@ -179,5 +181,5 @@ def _handed_back(fence: tuple[int, int], delay_s: float | None, why: str, refund
 
 
 def _usable(delay_s: float | None) -> float | None:
-    """Return the delay, unless it may be what the store refuses."""
+    """Return the delay, or REST_S if the delay may be the reason of the refusal."""
     return delay_s if delay_s is None or 0.0 <= delay_s <= LONGEST_S else REST_S
