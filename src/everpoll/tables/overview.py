@@ -76,6 +76,8 @@ class Reader(Struct, Generic[S]):
     def _read(self, role: str, value: Any) -> Any:
         if value is None or role == "retries":
             return value
+        if role == "worker":
+            return self.statements.read_worker(str(value))
         return self.statements.read_instant(value) if role in INSTANT_ROLES else str(value)
 
 

@@ -79,6 +79,10 @@ class TableStatements(ABC, Generic[S]):
             return StatusCount(status=word, rows=None)
         return StatusCount(status=word, rows=min(found, COUNT_LIMIT), is_capped=found > COUNT_LIMIT)
 
+    def read_worker(self, value: str) -> str:
+        """Read the label of a worker from what its claims have written."""
+        return value
+
     def read_instant(self, value: Any) -> datetime | None:
         """Read an instant from an answer, in UTC."""
         instant: datetime = value

@@ -77,6 +77,11 @@ class Http:
         # Headers are sent as they are: `${…}` in a key is not a reference.
         self._client = HttpClient(environment=None, proxy=proxy_for(link.address.rest))
 
+    @property
+    def clock(self) -> DatabaseClock:
+        """The database's time, as its answers tell it."""
+        return self._link.clock
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -7,6 +7,7 @@ instants by the role of their column.
 
 # ruff: noqa: S608 - names and words are quoted, values are bound
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -26,6 +27,8 @@ TODAY = "between :today_t and :now_t"
 WRITTEN = ("started_at", "heartbeat", "finished_at", "updated_at")
 """Roles of instants that everpoll writes."""
 
+CLAIM_SUFFIX = re.compile(":[0-9a-f]{8}$")
+"""What a claim adds to its worker's label where starts are whole seconds."""
 Sql = tuple[str, dict[str, Any]]
 """A statement and its parameters, by name."""
 
@@ -224,6 +227,10 @@ class Statements(Phrases, TableStatements[Sql]):
     def count(self, word: str) -> Sql:
         """See `TableStatements`."""
         return self.few(self.has_status(word)), {}
+
+    def read_worker(self, value: str) -> str:
+        """See `TableStatements`."""
+        return CLAIM_SUFFIX.sub("", value) if self.kinds["started_at"] is Kind.WHOLE else value
 
     def read_instant(self, value: Any) -> datetime | None:
         """See `TableStatements`."""

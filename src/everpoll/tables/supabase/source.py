@@ -34,7 +34,6 @@ from everpoll.tables.statements import Values
 from everpoll.tables.supabase import findings
 from everpoll.tables.supabase.claiming import SupabaseClaiming
 from everpoll.tables.supabase.ddl import ddl_of
-from everpoll.tables.supabase.functions import functions_of
 from everpoll.tables.supabase.heartbeat_connection import SupabaseBeats
 from everpoll.tables.supabase.push import Realtime
 from everpoll.tables.supabase.settling import Settling
@@ -79,9 +78,7 @@ class SupabaseTable(TableSource[Shape[Column], Opened]):
         if not self._link.address.is_private:
             logger.warning("table %s: the key travels unencrypted: write https://…", self.table.name)
         statements, http = self._statements(await self._fit()), self._http()
-        functions = functions_of(self.table) if self.table.guard == "skip_locked" else None
-        claiming = SupabaseClaiming(http, statements, self._refusals, self._link.clock, functions)
-        settling = Settling(http, statements, self._link.clock, functions)
+        claiming, settling = SupabaseClaiming(http, statements, self._refusals), Settling(http, statements)
         self._opened = Opened(event_loop, http, statements, claiming, settling)
 
     async def _examined(self) -> tuple[Shape[Column] | None, list[Finding]]:
@@ -96,9 +93,8 @@ class SupabaseTable(TableSource[Shape[Column], Opened]):
             found = columns(self.table, shape, ddl.add_column)
             if all(one.is_fit for one in found):
                 found.append(await findings.may_write(http, statements))
-                if self.table.guard == "skip_locked":
-                    are_there = await findings.has_functions(http, statements)
-                    found.append(findings.functions_finding(self.table, are_there=are_there))
+                if statements.functions is not None:
+                    found.append(await findings.functions_finding(http, statements, statements.functions))
             return shape, found
 
     async def close(self) -> None:

@@ -22,7 +22,7 @@ from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.outcome import lost_error
 from everpoll.tables.settling import Settled
 from everpoll.tables.statements import TableStatements, Values
-from everpoll.tables.supabase.functions import claimed_columns
+from everpoll.tables.supabase.functions import claimed_columns, functions_of
 
 COUNT_LIMIT = 1_000
 """Supabase answers with a thousand rows at most, unless the project says otherwise."""
@@ -58,6 +58,8 @@ class Statements(TableStatements[Request]):
         self._writing = {"Content-Profile": schema[0]} if schema else {}
         self.read = claimed_columns(table)
         """The columns that a claim returns."""
+        self.functions = functions_of(table) if table.guard == "skip_locked" else None
+        """Those that the guard needs in the database."""
 
     @property
     def _compared(self) -> list[str]:
