@@ -112,6 +112,7 @@ def test_ddl_prints_nothing_where_check_is_content(shop: Shop) -> None:
 def test_rows_and_workers_of_a_table_are_shown(shop: Shop) -> None:
     """`tables list`, `workers --app` and `why TABLE:KEY`."""
     shop.execute(shop.everpoll("tables", "ddl", "shop:app", "execution_jobs"))
+    assert "No worker holds rows of the app's tables" in shop.everpoll("workers", "--app", "shop:app", code=2)
     shop.execute(
         "insert into execution_jobs (status, worker_id, started_at, last_heartbeat) values "
         "('queued', null, null, null), ('running', 'web-1', now(), now())"

@@ -85,10 +85,13 @@ def list_workers(path: str, url: str | None, as_json: bool) -> None:
     found: list[WorkerInfo] = with_store(url or app.url, lambda store: store.workers()) if is_needed else []
     if as_json:
         print_json([*found, *with_rows])
-    elif found or not with_rows:
-        show_workers(found)
-    if with_rows and not as_json:
-        console().print(_workers(with_rows))
+    else:
+        if found or (is_needed and not with_rows):
+            show_workers(found)
+        if with_rows:
+            console().print(_workers(with_rows))
+        elif app.tables:
+            typer.echo("No worker holds rows of the app's tables; an idle one leaves no trace there.")
     # A table that cannot be read hides no worker of another one.
     for other in errors[1:]:
         typer.echo(f"everpoll: {other}", err=True)
