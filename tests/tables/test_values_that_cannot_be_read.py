@@ -2,8 +2,11 @@
 
 from datetime import UTC, date, datetime, time
 
+import pytest
+
 from everpoll.drivers.calendar import LAST_INSTANT
 from tables.postgres_stage import PostgresStage
+from tables.postgrest_stage import PostgRestStage
 from tables.sqlite_stage import SqliteStage
 from tables.stages import TableStage, keys
 
@@ -20,6 +23,21 @@ async def test_json_that_python_cannot_read_reaches_its_handler_as_text(postgres
     async with postgres_stage.claimer(postgres_stage.bare("odd", order_by="id")) as claimer:
         payloads = [row.values["payload"] for row in await claimer.take()]
     assert payloads == [{"a": 1}, "1e400", '"\\ud800"', too_deep]
+
+
+@pytest.mark.parametrize("guard", ["skip_locked", "status"])
+async def test_an_answer_that_cannot_be_read_loses_no_row(postgrest_stage: PostgRestStage, guard: str) -> None:
+    await postgrest_stage.create()
+    await postgrest_stage.execute("alter table jobs alter payload type json using payload::json")
+    await postgrest_stage.queue(1, 2, 3)
+    await postgrest_stage.execute("update jobs set payload = '1e400' where id = 1")
+    await postgrest_stage.execute(
+        "update jobs set payload = (repeat('[', 5000) || repeat(']', 5000))::json where id = 2"
+    )
+    async with postgrest_stage.claimer(postgrest_stage.mapping(guard=guard)) as claimer:
+        taken = [key for _ in range(4) for key in keys(await claimer.take())]
+    assert taken == [1, 3]
+    assert await postgrest_stage.statuses() == {1: "running", 2: "queued", 3: "running"}
 
 
 async def test_instants_outside_of_the_calendar_are_read_as_its_first_or_last(postgres_stage: PostgresStage) -> None:

@@ -7,6 +7,7 @@ Never: shows a key in an error, a log or a repr.
 """
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -149,8 +150,12 @@ class Http:
             error.args = (masked(str(error)),)
             raise
         try:
-            return msgspec.json.decode(answer.body) if answer.body else None
-        except (msgspec.DecodeError, ValueError):
+            return _decoded(answer.body) if answer.body else None
+        except RecursionError:
+            raise faults.Unreadable(
+                f"{request.method} {request.path} was answered with JSON nested too deeply"
+            ) from None
+        except ValueError:
             raise StoreUnavailable(
                 f"{request.method} {request.path} was answered with something that is not JSON: is this PostgREST?"
             ) from None
@@ -186,3 +191,11 @@ class Http:
         if answer.status in {429, 503} and asked.isdecimal():
             wait_s = min(float(asked), RETRY_AFTER_LIMIT_S)
             self._link.not_before = max(self._link.not_before, time.monotonic() + wait_s)
+
+
+def _decoded(body: bytes) -> Any:
+    """Decode JSON; the slower decoder also reads what a column of type json may hold: 1e400, half a surrogate pair."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return json.loads(body)

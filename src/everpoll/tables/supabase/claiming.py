@@ -54,7 +54,7 @@ class SupabaseClaiming(Claiming):
 
     def is_refusal(self, error: Exception) -> bool:
         """See `Claiming`."""
-        return faults.is_about_a_row(error)
+        return faults.is_about_a_row(error) or isinstance(error, faults.Unreadable)
 
     async def claim_all(self, worker: str, most: int) -> Found:
         """Claim at most so many rows; fewer after an answer that was too large."""
@@ -136,6 +136,8 @@ class SupabaseClaiming(Claiming):
             # A request that PostgREST refused has changed nothing.
             if not isinstance(answer, StoreUnavailable) and not isinstance(answer, asyncio.CancelledError):
                 self._unclear.remove(part)
+        if any(isinstance(error, faults.Unreadable) for error in errors):
+            await self.recover()  # so that each row can be claimed for itself
         if errors and not claimed:
             raise errors[0]
         for error in errors:
