@@ -5,13 +5,15 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from everpoll import Everpoll
-from everpoll.server import asgi, reading
+from everpoll.server import asgi, reading, silent_connections
 from everpoll.server.answers import encoded
 from everpoll.server.route import ApiCall
 from everpoll.server.route_table import ROUTES
+from everpoll.server.silent_connections import SilentConnections
 from server.site import TOKEN, Site, example_app, site
 
 
@@ -128,6 +130,97 @@ async def test_a_request_with_two_hosts_is_refused() -> None:
             lines = ["GET /api/loops HTTP/1.1", *(f"Host: {one}" for one in hosts), "Connection: close", "", ""]
             answer = await _sent(here, "\r\n".join(lines).encode())
             assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "body", ["&".join(f"field{number}=1" for number in range(20)), "token=" + "x" * 20_000, "\xff=%ff"]
+)
+async def test_a_form_that_is_not_the_login_form_is_a_wrong_token(body: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Callers without a token may send it: the server logs no error."""
+    async with site(example_app("memory://"), works=False) as here, here.client() as stranger:
+        answer = await stranger.post("/login", content=body.encode("latin-1"))
+        assert answer.status_code == 401
+        assert "That token is not known here." in answer.text
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_filter_that_cannot_be_used_is_no_fault_of_a_bulk_action(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with site(_any_app(url), works=False) as here:
+        for wanted in ({"q": "\0"}, {"error": "x" * 300}):
+            refused = await here.http.post("/api/jobs/bulk", json={"action": "cancel", "filter": wanted})
+            assert (refused.status_code, refused.json()["argument"]) == (422, next(iter(wanted)))
+        before_all = {"action": "cancel", "filter": {"ended_from": "0001-01-01T00:00:00+14:00"}}
+        assert (await here.http.post("/api/jobs/bulk", json=before_all)).status_code in {200, 422}
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_path_beside_the_mount_is_not_one_below_it() -> None:
+    """A slash that is written %2F is part of a name: a proxy in front may have let the path pass for that."""
+    app = example_app("memory://")
+    transport = httpx.ASGITransport(app.asgi(prefix="/polls", token=TOKEN))
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as http:
+        for below in ("/polls/api/loops", "/p%6Flls/api/loops"):
+            assert (await http.get(below)).status_code == 200, below
+        beside = ("/polls%2Fx/api/loops", "/polls%2Fapi/loops", "/polls/x/api/loops", "/pollsx/api/loops", "/api/loops")
+        for path in (*beside, "/x/..%2Fpolls/api/loops", "//polls/api/loops", "/polls//api/loops"):
+            assert (await http.get(path)).status_code == 404, path
+    await app.close()
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+@pytest.mark.parametrize("text", [b"", b"GET", b"GET /health HTTP/1.1\r\nHost: localh"])
+async def test_a_request_that_does_not_come_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, before: bytes, text: bytes
+) -> None:
+    """Neither the first of a connection nor a later one; callers without a token can open connections, too."""
+    monkeypatch.setattr(silent_connections, "REQUEST_S", 0.1)
+    monkeypatch.setattr(silent_connections, "LOOK_S", 0.05)
+    async with site(example_app("memory://"), works=False) as here:
+        try:
+            answer = await _sent(here, before + text)
+        except ConnectionResetError:
+            answer = before
+        assert answer.startswith(b"HTTP/1.1 200 ") or answer == before
+
+
+class _Cycle:
+    """A request of a connection."""
+
+    def __init__(self, response_complete: bool) -> None:
+        self.response_complete = response_complete
+
+
+class _Transport(asyncio.BaseTransport):
+    """A transport that tells whether it was closed."""
+
+    _is_closing = False
+
+    def close(self) -> None:
+        self._is_closing = True
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+
+class _Connection:
+    """A connection as uvicorn has it."""
+
+    def __init__(self, cycle: _Cycle | None) -> None:
+        self.cycle = cycle
+        self.transport = _Transport()
+
+
+def test_a_connection_with_requests_or_an_answer_under_way_stays() -> None:
+    """What counts is the time since the last request, and a stream is an answer under way."""
+    busy, streaming, silent = (_Connection(one) for one in (_Cycle(True), _Cycle(False), None))
+    watch = SilentConnections([busy, streaming, silent])
+    for now in range(0, 60, 5):
+        busy.cycle = _Cycle(True)
+        watch.look(float(now))
+    assert [one.transport.is_closing() for one in (busy, streaming, silent)] == [False, False, True]
 
 
 async def _sent(here: Site, text: bytes) -> bytes:

@@ -76,7 +76,8 @@ class BeatSender:
         self._running = running
         self._clock = clock
         self._listeners = listeners
-        self._warnings = RepeatedWarnings(logger, "the rescue", clock)
+        self._failed_beats = RepeatedWarnings(logger, "the heartbeat", clock)
+        self._failed_rescues = RepeatedWarnings(logger, "the rescue", clock)
         self._observations = Observations()
         self.heard_at = clock()
         """When the last beat that was answered was sent: the answer may have been slow, and the lease counts from
@@ -94,11 +95,15 @@ class BeatSender:
         return self.is_over or self.silence_s >= self._timing.fence_s
 
     def beat(self, connection: HeartbeatConnection) -> float:
-        """Beat once; return the seconds until the next beat is due. Errors of the connection pass through."""
+        """Beat once; return the seconds until the next beat is due.
+
+        Raise what the connection raises; the caller passes it to `failed`.
+        """
         running, overdue = self._running()
         asked_at = self._clock()
         beat = connection.beat(self._incarnation, self._timing.lease_s, running)
         answered_at = self._clock()
+        self._failed_beats.works()
         self.heard_at = asked_at
         self.is_over = not beat.is_alive
         self._listeners.on_beat(beat)
@@ -113,6 +118,12 @@ class BeatSender:
         wait_s = asked_at + self._timing.beat_s - self._clock()
         return max(0.0, wait_s if verdict.check_again_s is None else min(wait_s, verdict.check_again_s))
 
+    def failed(self, error: Exception) -> float:
+        """Report that a beat failed; return the seconds to wait before the next one."""
+        self._failed_beats.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
+        self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
+        return self._timing.retry_s
+
     def _rescue(self, connection: HeartbeatConnection, dead: Fences, overdue: Fences) -> None:
         for incarnation, _ in dead:
             logger.warning("worker %016x has not beaten for a whole lease: declaring it dead", incarnation)
@@ -121,9 +132,9 @@ class BeatSender:
         except Exception as error:  # noqa: BLE001 - the next beat rescues; this one was answered
             self._listeners.on_failure(f"rescue: {type(error).__name__}: {error}")
             what = "rescue failed: %s: %s; the next heartbeat tries again"
-            self._warnings.failed(error, what, type(error).__name__, error)
+            self._failed_rescues.failed(error, what, type(error).__name__, error)
         else:
-            self._warnings.works()
+            self._failed_rescues.works()
             if rescued.tasks:
                 self._listeners.on_rescue(rescued)
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from everpoll.drivers.repeated_warnings import RepeatedWarnings
 from everpoll.engine.beat_sender import BeatSender, Fences, HeartbeatTiming, Listeners, publish_nothing
 from everpoll.engine.threads import DaemonThreads
 from everpoll.stores.contract import HeartbeatConnection
@@ -40,10 +39,10 @@ class Heartbeat:
         self._event_loop = asyncio.get_running_loop()
         self._listeners = listeners
         listeners_in_loop = Listeners(
-            lambda beat: self._tell(listeners.on_beat, beat),
-            lambda rescued: self._tell(listeners.on_rescue, rescued),
-            lambda text: self._tell(listeners.on_failure, text),
-            lambda silence_s: self._tell(listeners.on_silence, silence_s),
+            lambda beat: self._call_in_loop(listeners.on_beat, beat),
+            lambda rescued: self._call_in_loop(listeners.on_rescue, rescued),
+            lambda text: self._call_in_loop(listeners.on_failure, text),
+            lambda silence_s: self._call_in_loop(listeners.on_silence, silence_s),
         )
         self.sender = BeatSender(incarnation, timing, running, time.monotonic, listeners_in_loop, publish)
         self._over = False
@@ -89,19 +88,16 @@ class Heartbeat:
 
     def _beat(self) -> None:
         connection: HeartbeatConnection | None = None
-        warnings = RepeatedWarnings(logger, "the heartbeat")
+
         try:
             while not self._over and not self.sender.is_over:
                 try:
                     connection = connection or self._connect()
                     wait_s = self.sender.beat(connection)
-                    warnings.works()
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
-                    warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
-                    self._tell(self._listeners.on_failure, f"heartbeat: {type(error).__name__}: {error}")
+                    wait_s = self.sender.failed(error)
                     _close(connection)
                     connection = None
-                    wait_s = self._timing.retry_s
                 self._nudged.wait(wait_s)
                 self._nudged.clear()
             # Publish what was counted since the last beat, unless the database is away.
@@ -110,7 +106,7 @@ class Heartbeat:
         finally:
             _close(connection)
 
-    def _tell(self, callback: Callable[..., None], *args: object) -> None:
+    def _call_in_loop(self, callback: Callable[..., None], *args: object) -> None:
         try:
             self._event_loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:

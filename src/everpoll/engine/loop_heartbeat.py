@@ -6,14 +6,10 @@ Used only for stores with `beats_in_loop`, which serve tests under a virtual clo
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
 
-from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.beat_sender import BeatSender, Fences, HeartbeatTiming, Listeners, publish_nothing
 from everpoll.stores.contract import HeartbeatConnection
-
-logger = logging.getLogger("everpoll.engine")
 
 
 class LoopHeartbeat:
@@ -29,7 +25,6 @@ class LoopHeartbeat:
         publish: Callable[[HeartbeatConnection], None] = publish_nothing,
     ) -> None:
         self._connection = connect()
-        self._timing = timing
         self._listeners = listeners
         self.sender = BeatSender(incarnation, timing, running, asyncio.get_running_loop().time, listeners, publish)
         self._nudged = asyncio.Event()
@@ -52,15 +47,12 @@ class LoopHeartbeat:
         self._connection.close()
 
     async def _beat(self) -> None:
-        warnings = RepeatedWarnings(logger, "the heartbeat", event_loop_time)
+
         while not self.sender.is_over:
             try:
                 wait_s = self.sender.beat(self._connection)
-                warnings.works()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
-                warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
-                self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
-                wait_s = self._timing.retry_s
+                wait_s = self.sender.failed(error)
                 if self.sender.is_fenced:
                     self._listeners.on_silence(self.sender.silence_s)
             with contextlib.suppress(TimeoutError):

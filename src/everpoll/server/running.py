@@ -1,7 +1,9 @@
 """Running: uvicorn beside an app, in the same event loop.
 
 Promises: a port that is taken is an error at once. A server without a token listens on this machine only. Stopping
-takes no new connection, ends streams, lets other answers finish for the grace period, and then drops what is left.
+takes no new connection, ends streams, lets other answers finish for the grace period, and then drops what is left. A
+client that does not read what it was sent costs a connection and its buffer for UNREAD_S, on Linux; one that does not
+finish a request costs a connection for half a minute.
 Requests are not logged: their paths may carry the tokens of heartbeats.
 """
 
@@ -11,7 +13,8 @@ import errno
 import gc
 import logging
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import cast
 
 import uvicorn
 
@@ -21,6 +24,7 @@ from everpoll.server.asgi import HttpApp
 from everpoll.server.mounting import READ_TOKEN, TOKEN, access_of
 from everpoll.server.mounts import checked_prefix
 from everpoll.server.served import ServedApp
+from everpoll.server.silent_connections import Connection, SilentConnections
 
 logger = logging.getLogger("everpoll.server")
 
@@ -30,6 +34,9 @@ STOP_S = 5.0
 """The longest time for answers to finish, even with a longer grace period."""
 FORCE_S = 1.0
 BACKLOG = 2_048
+UNREAD_S = 30.0
+"""How long a client may leave what was sent to it unread. After that the kernel closes the connection: uvicorn would
+keep it, and its buffer, for as long as the client lives. Only Linux does this."""
 
 
 def _exempt_from_garbage_collection() -> None:
@@ -75,6 +82,7 @@ class HttpServer:
         self._host, self._port = host, port
         self._server: _Uvicorn | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
@@ -105,6 +113,8 @@ class HttpServer:
             await asyncio.sleep(0.01)
         if self._serving.done():
             self._serving.result()
+        silent = SilentConnections(cast("Collection[Connection]", self._server.server_state.connections))
+        self._sweeping = asyncio.get_running_loop().create_task(silent.run(), name="everpoll-silent-connections")
         await self.http_app.begin()
         _exempt_from_garbage_collection()
         logger.info("serving %s", self.url)
@@ -119,6 +129,8 @@ class HttpServer:
         self._server = self._serving = None
         if server is None or serving is None:
             return
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         server.should_exit = True
         self.http_app.end_streams()
         try:
@@ -138,6 +150,9 @@ class HttpServer:
             is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
             why = "another program has this port" if is_taken else error
             raise BadInput(f"cannot listen on {self.url}: {why}; choose another --port") from None
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # The connections that it accepts inherit this.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1_000 * UNREAD_S))
         # As a socket that names its protocol: asyncio turns Nagle's algorithm off for those alone, and with it on, each
         # answer on a kept connection waits 40 ms for the client's acknowledgment of its headers.
         return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, listener.detach())
