@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from everpoll.jobs.schedule_rows import task_of_schedule
@@ -281,7 +281,14 @@ def test_each_row_is_on_one_page_whatever_happens_between_the_pages(url: str) ->
         try:
             changes = runner.run(_prepared(here))
 
-            @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+            # Rows stay from one example to the next, so a smaller example would be of another database.
+            @settings(
+                max_examples=5,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                database=None,
+                phases=[Phase.generate],
+            )
             @given(STEPS)
             def walks(steps: list[Step]) -> None:
                 runner.run(_walk_all(here, changes, steps))
