@@ -1,7 +1,7 @@
 """Streams: which share of a core a server needs for many subscribers, of hints for screens and of the durable log.
 
-The server is `everpoll serve` in a process of its own; subscribers and the writer of events are in this one. The last
-subscriber of each kind does not read at all: the others must not notice.
+The server is `everpoll serve` in a process of its own; subscribers and the writer of events are in this one. What
+subscribers that do not read cost the others is measured apart, beside a control: `stuck_subscribers`.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import stuck_subscribers
 from bench.progress import Progress
 from bench.quiet import process_cpu_s
 from bench.report import Ratio, Report
@@ -94,8 +95,14 @@ def run(quick: bool) -> Report:
                     Ratio(f"{label}, messages a second", rate, at_least=part.delivered * DELIVERED_SHARE),
                     Ratio(f"{label}, resident MB", resident, at_most=RESIDENT_MB),
                 ]
+            progress.begin(f"{store}: delay beside subscribers that do not read")
+            asyncio.run(stuck_subscribers.measure(url, store, watched_s, report))
+            progress.end(f"{report.ratios[-3].value:.2f}")
     report.notes.append("Hints are told 4 times a second; 20 events a second make one worth telling each time.")
     report.notes.append("The log has 200 events a second. One subscriber more, of each, does not read.")
+    report.notes.append(
+        "A delay is the time from the commit of an event until a subscriber has it; the log is read 10 times a second."
+    )
     return report
 
 

@@ -71,7 +71,7 @@ of operators, changes of services and incidents. The first event is `state`, wit
 that connects again with `Last-Event-ID`, as browsers do by themselves, gets each event after that place exactly once and
 in order. `reset` says that the place is too old, or of another database: read the lists again. `/api/changes` tells a
 screen which of `jobs`, `runs`, `services`, `incidents`, `loops`, `workers`, `queues` and `events` has changed and
-is to be read again.
+is to be read again. A client that accepts nothing for 30 seconds is dropped; it connects again with `Last-Event-ID`.
 """
 
 

@@ -68,14 +68,19 @@ async def fill(job: AnyJob, count: int, **options: "Unpack[EnqueueOptions]") -> 
 
 
 async def drain(order: gate.Order) -> None:
-    """`serves`: the HTTP server, metrics and all, is in the same process, and no client asks it anything."""
+    """`serves`: the HTTP server, metrics and all, is in the same process, and no client asks it anything.
+
+    It starts before the clock: its start costs 35 ms once, which is a tenth of a drain of 30,000 jobs.
+    """
     tally, jobs = Tally(), order["jobs"]
     app, noop = make(order, tally)
     last = await fill(noop, jobs)
     if order.get("serves"):
         from everpoll.server.running import HttpServer  # noqa: PLC0415 - older sources have none
 
-        app.accompany(HttpServer(app, port=0))
+        server = HttpServer(app, port=0)
+        await server.start()
+        app.accompany(server)
     gate.ready()
     cpu_s = time.process_time()
     async with app:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,35 @@ def test_a_second_signal_ends_it_at_once(wanted: signal.Signals) -> None:
 
     clock.run(scene())
     assert slow.ended == "canceled"
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20])
+async def test_a_second_signal_hands_back_what_is_unfinished_however_soon_it_comes(tmp_path: Path, turns: int) -> None:
+    """It cancels the close. Some senders, such as timeout(1), signal the process and then its group."""
+    app = Everpoll(f"sqlite:///{tmp_path / 'tasks.db'}")
+    began = asyncio.Event()
+
+    @app.job()
+    async def work() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    app.service("billing", "http://127.0.0.1:9/health", every="1h")
+    await app.__aenter__()
+    task = await work.enqueue()
+    await began.wait()
+    closing = asyncio.create_task(app.close("1h"))
+    for _ in range(1 + turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait({closing})
+    later = Everpoll(app.url)
+    info = await later.task(task.id).info()
+    assert (info.state, info.attempt) == ("queued", 0)
+    workers = await (await later.store()).workers()
+    assert len(workers) == 2
+    assert not [one for one in workers if one.stopped_at is None], "the worker of services has signed off, too"
+    await later.close()
 
 
 def test_the_handlers_before_are_put_back() -> None:

@@ -30,7 +30,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'tasks.db'}"
         return
-    servers: PostgresServers = request.getfixturevalue("postgres_servers")
-    place = PostgresBackend("postgres", servers[None].lasting("tasks"))
+    yield request.getfixturevalue("lasting_postgres_url")
+
+
+@pytest.fixture
+def lasting_postgres_url(postgres_servers: PostgresServers) -> str:
+    """A Postgres that lasts and has its schema, without tasks."""
+    place = PostgresBackend("postgres", postgres_servers[None].lasting("tasks"))
     asyncio.run(place.begin(migrated=True))
-    yield str(place.url)
+    return str(place.url)

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from everpoll.stores.contract import Store
+from everpoll.server import feed_hub
+from everpoll.server.feed_hub import FeedHub
+from everpoll.stores.contract import NewEvent, NewTask, Store, encode
+from everpoll.stores.feed_positions import place_in_feed
 from server.site import SentEvent, Site, events_of, example_app, site
 from warm_processes import WarmProcess
 
@@ -155,3 +158,50 @@ async def test_what_a_remote_wrote_cannot_end_a_frame(url: str) -> None:
         await here.app.watches["export"].begin({}, id="a\u2028b\x85c")
         event = await anext(reported)
         assert event.data["key"] == "export:a\u2028b\x85c"
+
+
+async def test_a_client_that_is_far_behind_costs_the_memory_of_one_part(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part is in memory until the client has taken it. From the buffer or the store: each event once, in order."""
+    monkeypatch.setattr(feed_hub, "PART_BYTES", 40_000)
+    app = example_app(url)
+    store = await app.store()
+    hub = FeedHub(app.store)
+    sizes = [size for size in (9_000, 100) for _ in range(30)]
+    events = [(NewEvent(1, encode({"text": "x" * size})),) for size in sizes]
+    large = [NewTask(name="export", kind="watch", delay_s=3600, events=one) for one in events]
+    begin = place_in_feed((await store.events(None, 1)).after)
+    await store.enqueue(large)
+    wanted = await _log_after(store, begin)
+    async with contextlib.aclosing(hub.behind(begin)) as behind, contextlib.aclosing(hub.behind(begin)) as slow:
+        parts = [await anext(slow)]
+        assert await _ids(behind, len(wanted)) == wanted
+        await store.enqueue(large)
+        wanted = await _log_after(store, begin)
+        more = await _ids(behind, len(wanted) // 2)
+        # The buffer has all of these by now, in several parts.
+        assert more == wanted[len(wanted) // 2 :]
+        assert await _ids(slow, len(wanted), parts) == wanted
+    await app.close()
+
+
+async def _log_after(store: Store, begin: int) -> list[str]:
+    return [one for one in await _log(store) if place_in_feed(one) > begin]
+
+
+async def _ids(parts: AsyncIterator[bytes], count: int, begun: list[bytes] | None = None) -> list[str]:
+    """The ids of the next events; each part is bounded."""
+    found: list[str] = []
+    async with asyncio.timeout(LIMIT_S):
+        for part in begun or []:
+            found += _ids_of(part)
+        while len(found) < count:
+            part = await anext(parts)
+            assert len(part) <= 40_000
+            found += _ids_of(part)
+    return found
+
+
+def _ids_of(part: bytes) -> list[str]:
+    return [line.removeprefix("id: ") for line in part.decode().split("\n") if line.startswith("id: ")]

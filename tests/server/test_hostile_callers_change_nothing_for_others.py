@@ -5,6 +5,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from everpoll import Everpoll
@@ -128,6 +129,42 @@ async def test_a_request_with_two_hosts_is_refused() -> None:
             lines = ["GET /api/loops HTTP/1.1", *(f"Host: {one}" for one in hosts), "Connection: close", "", ""]
             answer = await _sent(here, "\r\n".join(lines).encode())
             assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "body", ["&".join(f"field{number}=1" for number in range(20)), "token=" + "x" * 20_000, "\xff=%ff"]
+)
+async def test_a_form_that_is_not_the_login_form_is_a_wrong_token(body: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Callers without a token may send it: the server logs no error."""
+    async with site(example_app("memory://"), works=False) as here, here.client() as stranger:
+        answer = await stranger.post("/login", content=body.encode("latin-1"))
+        assert answer.status_code == 401
+        assert "That token is not known here." in answer.text
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_filter_that_cannot_be_used_is_no_fault_of_a_bulk_action(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with site(_any_app(url), works=False) as here:
+        for wanted in ({"q": "\0"}, {"error": "x" * 300}):
+            refused = await here.http.post("/api/jobs/bulk", json={"action": "cancel", "filter": wanted})
+            assert (refused.status_code, refused.json()["argument"]) == (422, next(iter(wanted)))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_path_beside_the_mount_is_not_one_below_it() -> None:
+    """A slash that is written %2F is part of a name: a proxy in front may have let the path pass for that."""
+    app = example_app("memory://")
+    transport = httpx.ASGITransport(app.asgi(prefix="/polls", token=TOKEN))
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as http:
+        for below in ("/polls/api/loops", "/p%6Flls/api/loops"):
+            assert (await http.get(below)).status_code == 200, below
+        beside = ("/polls%2Fx/api/loops", "/polls%2Fapi/loops", "/polls/x/api/loops", "/pollsx/api/loops", "/api/loops")
+        for path in (*beside, "/x/..%2Fpolls/api/loops", "//polls/api/loops", "/polls//api/loops"):
+            assert (await http.get(path)).status_code == 404, path
+    await app.close()
 
 
 async def _sent(here: Site, text: bytes) -> bytes:

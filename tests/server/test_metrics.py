@@ -105,13 +105,22 @@ async def test_schedules_set_aside_tasks_and_child_processes_are_told() -> None:
         await store.enqueue_flow(
             [FlowTask(NewTask(name="after"), None, "end"), FlowTask(NewTask(name="x", delay_s=9.0), 0)]
         )
+        child = _LiveChild()
+        app.jobs.children._all.add(child)  # type: ignore[arg-type]
         found = await scraped(Metrics(app))
+        app.jobs.children._all.discard(child)
         assert found["everpoll_schedule_registered", (("schedule", "hourly"),)] == 1
         assert found["everpoll_schedule_lateness_seconds", (("schedule", "hourly"),)] >= 0
         assert found["everpoll_set_aside_tasks", (("queue", "default"),)] == 1
         assert found["everpoll_queue_tasks", (("queue", "default"), ("state", "blocked"))] == 1
-        assert found["everpoll_process_children_busy", ()] == 0
+        assert found["everpoll_process_children_busy", ()] == 1
         assert found["everpoll_process_children_limit", ()] == 3
+
+
+class _LiveChild:
+    """A child process that runs a function."""
+
+    is_alive = True
 
 
 async def _is_ready(store: Store) -> bool:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from everpoll import Everpoll
-from everpoll.server import streams
+from everpoll.server import running, streams
 from everpoll.server.feed_hub import BUFFER_BYTES
 from everpoll.stores.contract import NewEvent, NewTask, encode
 from server.site import TOKEN, SentEvent, Site, events_of, example_app, is_healthy, python, site, until
@@ -59,12 +59,15 @@ async def _open(base: str, count: int, prefix: str = "") -> AsyncIterator[list[A
 
 
 async def _read_to_the_end(reported: AsyncIterator[SentEvent]) -> None:
-    with contextlib.suppress(httpx.RemoteProtocolError):
-        async for _ in reported:
-            pass
+    """The server ends it as HTTP has it: a connection that breaks raises."""
+    async for _ in reported:
+        pass
 
 
-async def test_closing_the_server_ends_every_stream_long_before_its_grace_is_over() -> None:
+async def test_closing_the_server_ends_every_stream_long_before_its_grace_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running, "STOP_S", GRACE_S)  # else connections are broken before that
     async with site(example_app("memory://")) as here, _open(here.server.url, 100) as opened:
         async with asyncio.timeout(GRACE_S / 2):
             stopping = asyncio.create_task(here.server.stop(GRACE_S))
@@ -133,6 +136,28 @@ async def test_a_client_that_does_not_read_holds_up_no_other_and_is_dropped(monk
                         await anext(reported)
                 await until(lambda: _has_streams(here, 1))
                 assert here.server.http_app.serving().hub._bytes < 2 * BUFFER_BYTES
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the kernel of Linux closes such connections")
+async def test_the_connection_of_a_client_that_does_not_read_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dropped stream alone would leave its buffer and its socket with the server for as long as the client lives."""
+    monkeypatch.setattr(streams, "STUCK_S", 0.5)
+    monkeypatch.setattr(running, "UNREAD_S", 1.0)
+    async with site(example_app("memory://"), works=False) as here:
+        port = int(here.server.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as stuck:
+            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            request = f"GET /api/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            stuck.sendall(request.encode())
+            await until(lambda: _has_streams(here, 1))
+            for _ in range(20):
+                await _write_a_mebibyte(here)
+            await until(lambda: _has_connections(here, 0))
+
+
+async def _has_connections(here: Site, count: int) -> bool:
+    assert here.server._server is not None
+    return len(here.server._server.server_state.connections) == count
 
 
 async def _write_a_mebibyte(here: Site) -> None:

@@ -231,15 +231,16 @@ class Everpoll(Fronts):
         for http_app in self._http_apps:
             http_app.close()
         try:
-            await self._unregistered.stop()
-            stopping = [
+            # Together: a cancellation at any point of this reaches each of them, and each hands back what it holds.
+            await finish_all(
+                self._unregistered.stop(),
                 *([] if showing is None else [showing.stop()]),
                 self.loops.close(grace_s),
                 self._services.stop(grace_s),
                 *(one.stop(grace_s) for one in self.tables.values()),
                 *(one.stop(grace_s) for one in self._companions),
-            ]
-            await finish_all(*stopping, *([] if worker is None else [worker.stop(grace_s)]))
+                *([] if worker is None else [worker.stop(grace_s)]),
+            )
         finally:
             await self.watches.close()
             await self.jobs.close()
@@ -274,8 +275,7 @@ class Everpoll(Fronts):
         finally:
             if mine is not None and mine is self._worker:
                 self._worker = None
-                await self._unregistered.stop()
-                await mine.stop(grace)
+                await finish_all(self._unregistered.stop(), mine.stop(grace))
 
     async def __aenter__(self) -> Self:
         self._opened.use_from(asyncio.get_running_loop())

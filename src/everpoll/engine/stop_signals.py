@@ -91,3 +91,13 @@ async def finish_all(*closing: Coroutine[Any, Any, None]) -> None:
         raise
     for task in tasks:
         task.result()
+
+
+async def finish(closing: Coroutine[Any, Any, None]) -> None:
+    """Await it to its end. A cancellation meanwhile does not reach it, and is raised after it has ended."""
+    task = asyncio.ensure_future(closing)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

@@ -31,6 +31,7 @@ from everpoll.engine.poller import Capacity, Poller
 from everpoll.engine.pool import Observers, Pool
 from everpoll.engine.publishing import Cards, Publisher
 from everpoll.engine.settler import COALESCE_S, OUTAGE, SettlementListeners, Settler
+from everpoll.engine.stop_signals import finish
 from everpoll.engine.tally import Batch, Tally
 from everpoll.engine.work import StopReason, WorkRegistry
 from everpoll.errors import CannotConnect, StoreUnavailable
@@ -121,23 +122,24 @@ class Worker:
         if self._polling is None:
             return
         polling, self._polling = self._polling, None
-        if self._pruning is not None:
-            self._pruning.cancel()
-            await asyncio.gather(self._pruning, return_exceptions=True)
         until = asyncio.get_running_loop().time() + grace_s
         self._poller.stop()
         self._pool.stop_waiting(StopReason.SHUTDOWN)
         if len(self._pool):
             logger.info("shutting down: %d tasks have %s to end by themselves", len(self._pool), human(grace_s))
         try:
+            if self._pruning is not None:
+                self._pruning.cancel()
+                await asyncio.gather(self._pruning, return_exceptions=True)
             await asyncio.wait({polling}, timeout=POLL_END_S)
             await self._pool.ended(until - asyncio.get_running_loop().time())
         finally:
-            polling.cancel()
-            await asyncio.gather(polling, return_exceptions=True)
-            await self._hand_back()
+            # A cancellation that comes now changes nothing: the rest takes seconds at most.
+            await finish(self._hand_back(polling))
 
-    async def _hand_back(self) -> None:
+    async def _hand_back(self, polling: "asyncio.Task[None]") -> None:
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
         self._pool.stop(StopReason.SHUTDOWN)
         try:
             if not await self._pool.ended(CANCEL_S):

@@ -195,13 +195,19 @@ class Services:
     async def stop(self, grace_s: float) -> None:
         """Start no new look; wait up to `grace_s` for running looks."""
         publishing, self._publishing = self._publishing, None
-        if publishing is not None:
-            publishing.cancel()
-            await asyncio.gather(publishing, return_exceptions=True)
-        runtime = self._runtime
-        self.forget()
-        if runtime is not None:
-            await runtime.stop(grace_s)
+        try:
+            if publishing is not None:
+                publishing.cancel()
+                await asyncio.gather(publishing, return_exceptions=True)
+        except asyncio.CancelledError:
+            # A second signal that comes at once: running looks are still handed back.
+            grace_s = 0.0
+            raise
+        finally:
+            runtime = self._runtime
+            self.forget()
+            if runtime is not None:
+                await runtime.stop(grace_s)
 
     def forget(self) -> None:
         """Drop everything that belongs to an earlier event loop."""

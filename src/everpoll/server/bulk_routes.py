@@ -14,6 +14,7 @@ from everpoll.server.route import ApiCall
 from everpoll.server.route_kinds import order
 from everpoll.server.shapes import instant_example
 from everpoll.stores.contract import TaskFilter
+from everpoll.stores.task_search import checked
 
 WAIT_S = 10.0
 """How long a request waits for its action to end."""
@@ -49,6 +50,7 @@ async def change_many_jobs(call: ApiCall) -> Reply:
         raise bad_argument("filter.ids", "must be ids of tasks")
     if body.as_of is not None and body.as_of.tzinfo is None:
         raise bad_argument("as_of", "must be an instant with a time zone")
+    checked(task_filter)
     store = await call.serving.store()
     order = BulkOrder(body.action, task_filter, wanted.ids, as_of=body.as_of or datetime.now(UTC), by=call.by)
     if body.dry_run:

@@ -2,9 +2,10 @@
 
     store ──one page a look──▶ chunks (the last BUFFER_BYTES) ──▶ each subscriber, from its own place
 
-Promises: a subscriber gets each event after its place once and in order, from the buffer or, if
-that does not reach back far enough, from the store. A slow subscriber leaves the buffer and reads the store: it
-costs no memory. Nothing is read while there is no subscriber. After an outage of the store, reading goes on.
+Promises: a subscriber gets each event after its place once and in order, from the buffer or, if that does not reach
+back far enough, from the store. A slow subscriber leaves the buffer and reads the store: it costs the memory of one
+part, which is PART_BYTES and an event at most. Nothing is read while there is no subscriber. After an outage of the
+store, reading goes on.
 """
 
 import asyncio
@@ -28,6 +29,9 @@ PAGE = 500
 LOOK_S = 0.1
 OUTAGE_S = 1.0
 BUFFER_BYTES = 4 * 2**20
+PART_BYTES = 256 * 1024
+"""A part is sent as a whole, and is in memory until the client has taken it: with all of the buffer in one part, 300
+clients on slow lines cost 1.2 GB."""
 CATCH_UP_LIMIT = 8
 """How many subscribers read the store at a time; the others wait."""
 
@@ -48,7 +52,7 @@ def event_frame(event: Event) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The events of one query: those after `start`, up to `end`."""
+    """Some events: those after `start`, up to `end`. About PART_BYTES at most."""
 
     start: int
     end: int
@@ -95,49 +99,61 @@ class FeedHub:
 
     async def behind(self, place: int) -> AsyncGenerator[bytes, None]:
         """Yield the frames of all events after a place, past ones first; never ends."""
+        limit = PAGE
         with self.following():
             while True:
-                ticked, found = self._ticked, self._buffered(place)
-                if found is None:
-                    place, found = await self._caught_up(place)
-                elif found:
-                    assert self._place is not None, "what is buffered was read"
-                    place = self._place
+                ticked, buffered = self._ticked, self._buffered(place)
+                if buffered is None:
+                    place, found, limit = await self._caught_up(place, limit)
+                elif buffered[1]:
+                    place, found = buffered
                 else:
                     await ticked.wait()
-                    found = KEEP_ALIVE if self._buffered(place) == b"" else b""
+                    buffered = self._buffered(place)
+                    found = KEEP_ALIVE if buffered is not None and not buffered[1] else b""
                 if found:
                     yield found
 
-    def _buffered(self, place: int) -> bytes | None:
-        """Return the frames after a place; None: the buffer does not reach back that far."""
+    def _buffered(self, place: int) -> tuple[int, bytes] | None:
+        """Return the next part after a place, and where it ends; None: the buffer does not reach back that far."""
         if self._place is None:
             return None
         if place >= self._place:
-            return b""
+            return place, b""
         if not self._chunks or self._chunks[0].start > place:
             return None
-        parts = [_behind(chunk, place) for chunk in self._chunks if chunk.end > place]
-        return b"".join(parts)
+        parts: list[bytes] = []
+        for chunk in self._chunks:
+            if chunk.end > place:
+                if parts and sum(map(len, parts)) + len(chunk.whole) > PART_BYTES:
+                    break
+                parts.append(_behind(chunk, place))
+                place = chunk.end
+        return place, b"".join(parts)
 
-    async def _caught_up(self, place: int) -> tuple[int, bytes]:
-        """Read one page from the store; return its last place and its frames."""
+    async def _caught_up(self, place: int, limit: int) -> tuple[int, bytes, int]:
+        """Read a part from the store; return where it ends, its frames, and how many events to read next time."""
         reached = self._place
         async with self._turns:
             store = await self._store()
             try:
-                page = await store.events(str(place), PAGE)
+                page = await store.events(str(place), limit)
             except StoreUnavailable:
                 await asyncio.sleep(OUTAGE_S)
-                return place, KEEP_ALIVE
-        frames = b"".join(map(event_frame, page.events))
+                return place, KEEP_ALIVE, limit
+        frames = [(place_in_feed(one.position), event_frame(one)) for one in page.events]
+        part, *rest = _parts(frames) or [[]]
+        body = b"".join(one for _, one in part)
+        if rest:
+            # Large events: read as many as fit next time.
+            return part[-1][0], body, len(part)
         place = max(place, place_in_feed(page.after))
-        if len(page.events) < PAGE and reached is not None:
+        if len(page.events) < limit and reached is not None:
             # No event appears before a place that was read earlier, so this page had everything up to that place.
             place = max(place, reached)
         if not page.events and reached is None:
             await asyncio.sleep(LOOK_S)
-        return place, frames
+        return place, body, min(PAGE, 2 * limit)
 
     async def _read(self) -> None:
         now = asyncio.get_running_loop().time
@@ -171,11 +187,13 @@ class FeedHub:
 
     def _add(self, events: Sequence[Event], end: int) -> None:
         assert self._place is not None, "the first look says where the log is"
-        frames = [(place_in_feed(event.position), event_frame(event)) for event in events]
-        chunk = Chunk(self._place, end, frames, b"".join(one for _, one in frames))
-        self._chunks.append(chunk)
-        self._place = end
-        self._bytes += len(chunk.whole)
+        parts = _parts([(place_in_feed(event.position), event_frame(event)) for event in events])
+        for place, part in enumerate(parts, 1):
+            chunk_end = end if place == len(parts) else part[-1][0]
+            chunk = Chunk(self._place, chunk_end, part, b"".join(one for _, one in part))
+            self._chunks.append(chunk)
+            self._place = chunk_end
+            self._bytes += len(chunk.whole)
         while self._bytes > BUFFER_BYTES and len(self._chunks) > 1:
             self._bytes -= len(self._chunks.popleft().whole)
         for listener in self.listeners:
@@ -184,6 +202,19 @@ class FeedHub:
     def _tick(self) -> None:
         ticked, self._ticked = self._ticked, asyncio.Event()
         ticked.set()
+
+
+def _parts(frames: list[tuple[int, bytes]]) -> list[list[tuple[int, bytes]]]:
+    """Return the frames in parts of PART_BYTES at most; a part with one frame may be larger."""
+    parts: list[list[tuple[int, bytes]]] = []
+    size = 0
+    for one in frames:
+        size += len(one[1])
+        if not parts or size > PART_BYTES:
+            parts.append([])
+            size = len(one[1])
+        parts[-1].append(one)
+    return parts
 
 
 def _behind(chunk: Chunk, place: int) -> bytes:

@@ -3,7 +3,6 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 from everpoll.http.stored_secrets import without_secrets
@@ -31,7 +30,7 @@ class IncidentsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     after: After = None
 
 
-class IncidentItem(Struct, frozen=True, kw_only=True):
+class IncidentItem(Struct, frozen=True, kw_only=True, gc=False):
     """An incident."""
 
     id: str
@@ -184,19 +183,23 @@ def _window(planned: PlannedWindow, now: float) -> WindowItem:
 
 def incident_item(info: IncidentInfo) -> IncidentItem:
     """Return an incident for the API."""
-    fields: dict[str, Any] = msgspec.structs.asdict(info)
-    instants = ("since", "opened_at", "closed_at", "acknowledged_at")
     return IncidentItem(
-        **fields
-        | {name: instant(fields[name]) for name in instants}
-        | {
-            "status": Status(info.status).value,
-            "is_open": info.is_open,
-            "dependency": without_secrets(info.dependency),
-            "error": without_secrets(info.error),
-            "alerted": {channel: instant(at) for channel, at in info.alerted.items()},
-            "held_by": list(info.held_by),
-        }
+        id=info.id,
+        service=info.service,
+        dependency=without_secrets(info.dependency),
+        status=Status(info.status).value,
+        error=without_secrets(info.error),
+        is_open=info.is_open,
+        since=instant(info.since),
+        opened_at=instant(info.opened_at),
+        closed_at=instant(info.closed_at),
+        closed_why=info.closed_why,
+        acknowledged_at=instant(info.acknowledged_at),
+        acknowledged_by=info.acknowledged_by,
+        alerted={channel: instant(at) for channel, at in info.alerted.items()},
+        reminders=info.reminders,
+        held_by=list(info.held_by),
+        waits=info.waits,
     )
 
 

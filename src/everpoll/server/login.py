@@ -11,7 +11,7 @@ from everpoll.server.access import COOKIE, SESSION_S, Access
 from everpoll.server.mounts import base_of
 from everpoll.server.plain_pages import HTML, plain_page
 
-FORM_LIMIT = 10_000
+FORM_LIMIT, FIELDS_LIMIT = 10_000, 10
 _OWN_PATH = re.compile(r"/(?![/\\])[!-~]{0,4000}")
 """A path of this server: `//host` and `/\\host` would lead to another server."""
 _FORM = """<h1>everpoll</h1>
@@ -62,7 +62,7 @@ def requested_page(request: Request, segments: list[str]) -> str:
 
 def log_in(request: Request, access: Access, body: bytes, now: float) -> Response:
     """Answer the form: for a valid token with a cookie and a redirect, else with the form again."""
-    fields = parse_qs(body.decode("latin-1"), max_num_fields=10) if len(body) <= FORM_LIMIT else {}
+    fields = _fields(body)
     role = access.role_for(fields.get("token", [""])[0].strip())
     given = fields.get("back", ["/"])[0]
     back = given if _OWN_PATH.fullmatch(given) else "/"
@@ -71,6 +71,14 @@ def log_in(request: Request, access: Access, body: bytes, now: float) -> Respons
     answer = RedirectResponse(f"{base_of(request.scope)}{back}", 303)
     _set_cookie(request, answer, access.session(role, now), SESSION_S)
     return answer
+
+
+def _fields(body: bytes) -> dict[str, list[str]]:
+    """Return the fields of the form; none of a body that cannot be this form."""
+    try:
+        return parse_qs(body.decode("latin-1"), max_num_fields=FIELDS_LIMIT) if len(body) <= FORM_LIMIT else {}
+    except ValueError:
+        return {}
 
 
 def log_out(request: Request) -> Response:

@@ -19,12 +19,12 @@ def segments_of(scope: MutableMapping[str, Any], prefix: str) -> list[str] | Non
     raw = scope.get("raw_path")
     # Without the raw path a slash inside a name is a step; every server in use sends it.
     written = raw.split(b"?")[0] if isinstance(raw, bytes) and raw else quote(str(scope["path"]), safe="/").encode()
-    path, root = _decoded(written), str(scope.get("root_path", "")).rstrip("/")
-    mounted = (root if _is_below(path, root) else "") + prefix
-    if not _is_below(path, mounted):
+    parts, root = [_decoded(part) for part in written.split(b"/")], str(scope.get("root_path", "")).rstrip("/")
+    mounted = (root.split("/") if root and _is_below(parts, root.split("/")) else [""]) + prefix.split("/")[1:]
+    if not _is_below(parts, mounted):
         return None
     scope[BASE] = root + prefix
-    return [_decoded(part) for part in written.split(b"/")[1 + mounted.count("/") :]] or [""]
+    return parts[len(mounted) :] or [""]
 
 
 def _decoded(written: bytes) -> str:
@@ -42,5 +42,6 @@ def checked_prefix(prefix: str) -> str:
     return "".join(f"/{part}" for part in parts)
 
 
-def _is_below(path: str, mounted: str) -> bool:
-    return not mounted or path == mounted or path.startswith(f"{mounted}/")
+def _is_below(parts: list[str], mounted: list[str]) -> bool:
+    # By segments: /polls%2Fx/api/jobs is not /api/jobs below /polls, whatever a proxy in front takes it for.
+    return parts[: len(mounted)] == mounted

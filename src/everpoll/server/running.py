@@ -1,7 +1,8 @@
 """Running: uvicorn beside an app, in the same event loop.
 
 Promises: a port that is taken is an error at once. A server without a token listens on this machine only. Stopping
-takes no new connection, ends streams, lets other answers finish for the grace period, and then drops what is left.
+takes no new connection, ends streams, lets other answers finish for the grace period, and then drops what is left. A
+client that does not read what it was sent costs a connection and its buffer for UNREAD_S, on Linux.
 Requests are not logged: their paths may carry the tokens of heartbeats.
 """
 
@@ -30,6 +31,9 @@ STOP_S = 5.0
 """The longest time for answers to finish, even with a longer grace period."""
 FORCE_S = 1.0
 BACKLOG = 2_048
+UNREAD_S = 30.0
+"""How long a client may leave what was sent to it unread. After that the kernel closes the connection: uvicorn would
+keep it, and its buffer, for as long as the client lives. Only Linux does this."""
 
 
 def _exempt_from_garbage_collection() -> None:
@@ -138,6 +142,9 @@ class HttpServer:
             is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
             why = "another program has this port" if is_taken else error
             raise BadInput(f"cannot listen on {self.url}: {why}; choose another --port") from None
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # The connections that it accepts inherit this.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1_000 * UNREAD_S))
         # As a socket that names its protocol: asyncio turns Nagle's algorithm off for those alone, and with it on, each
         # answer on a kept connection waits 40 ms for the client's acknowledgment of its headers.
         return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, listener.detach())
