@@ -186,6 +186,43 @@ async def test_a_client_that_is_far_behind_costs_the_memory_of_one_part(
     await app.close()
 
 
+async def test_servers_that_end_in_the_middle_of_a_stream_lose_and_double_nothing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next server goes on after the last event that the client had, wherever its own buffer begins."""
+    monkeypatch.setattr(feed_hub, "PART_BYTES", 2_000)
+    first = example_app(url)
+    store = await first.store()
+    last = (await store.events(None, 1)).after
+    begin = place_in_feed(last)
+    seen: list[str | None] = []
+    for server in range(6):
+        async with site(example_app(url), works=False) as here:
+            many = [NewTask(name="export", kind="watch", delay_s=3600, events=(NewEvent(1, "{}"),))] * 40
+            async with stream(here, last) as reported, asyncio.timeout(LIMIT_S):
+                assert (await anext(reported)).event == "state"
+                writing = asyncio.create_task(store.enqueue(many))
+                async for one in reported:
+                    assert one.id is not None
+                    seen.append(one.id)
+                    last = one.id
+                    if len(seen) % 40 == 7 * server:
+                        break
+                await writing
+    async with site(example_app(url), works=False) as here:
+        wanted = await _log_after(store, begin)
+        async with stream(here, last) as reported, asyncio.timeout(LIMIT_S):
+            await anext(reported)
+            seen += [one.id async for one in _first(reported, len(wanted) - len(seen))]
+    assert seen == wanted
+    await first.close()
+
+
+async def _first(reported: AsyncIterator[SentEvent], count: int) -> AsyncIterator[SentEvent]:
+    for _ in range(count):
+        yield await anext(reported)
+
+
 async def _log_after(store: Store, begin: int) -> list[str]:
     return [one for one in await _log(store) if place_in_feed(one) > begin]
 

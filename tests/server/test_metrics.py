@@ -17,11 +17,11 @@ from everpoll.engine.tally import Batch, Tally
 from everpoll.engine.tally_entry import Entry
 from everpoll.jobs.schedule_listing import ScheduleInfo, list_schedules
 from everpoll.server import metrics as metrics_module
-from everpoll.server.metric_families import BOUNDS_S, schedules, tasks
+from everpoll.server.metric_families import BOUNDS_S, schedules, set_aside, tasks
 from everpoll.server.metrics import Metrics
-from everpoll.stores.contract import Ended, Lease, NewTask, Store, TaskFilter
+from everpoll.stores.contract import Ended, Lease, NewTask, Store, TaskFilter, TaskInfo
 from everpoll.stores.flows import FlowTask
-from everpoll.stores.set_aside import is_set_aside
+from everpoll.stores.set_aside import UNKNOWN_JOB, is_set_aside, set_aside_note
 from everpoll.testing import VirtualClock
 from everpoll.watches import Done
 
@@ -143,6 +143,34 @@ def test_a_schedule_without_a_worker_is_late() -> None:
     )
     reported = {one.name: one.samples[0].value for one in schedules([lost], at.timestamp() + 90.0)}
     assert reported == {"everpoll_schedule_registered": 0, "everpoll_schedule_lateness_seconds": 90.0}
+
+
+def test_a_retry_after_an_error_of_the_same_class_is_not_set_aside() -> None:
+    """The index of errors finds both: a job whose own code raised `JobNotFound` waits for its next attempt."""
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    trails = (
+        json.loads(set_aside_note("no worker registers it", 0.0, None)),
+        {"what": "failed", "type": UNKNOWN_JOB, "error": "no job is called that"},
+    )
+    found = [
+        TaskInfo(
+            id=number,
+            kind="job",
+            name="a",
+            queue="mail",
+            key=None,
+            state="queued",
+            priority=0,
+            attempt=1,
+            rescues=0,
+            created_at=at,
+            due_at=at,
+            trail=(note,),
+        )
+        for number, note in enumerate(trails)
+    ]
+    [family] = set_aside(found)
+    assert [(one.labels, one.value) for one in family.samples] == [({"queue": "mail"}, 1)]
 
 
 async def test_services_are_told() -> None:

@@ -75,6 +75,15 @@ async def test_closing_the_server_ends_every_stream_long_before_its_grace_is_ove
             await stopping
 
 
+async def test_a_stream_that_begins_while_the_server_ends_is_over_at_once() -> None:
+    """A browser connects again as soon as its stream has ended."""
+    async with site(example_app("memory://")) as here:
+        here.server.http_app.end_streams()
+        for path in STREAMS:
+            async with asyncio.timeout(GRACE_S / 2), here.http.stream("GET", path) as answer:
+                await _read_to_the_end(events_of(answer))
+
+
 @pytest.mark.prove
 async def test_every_stream_ends_within_a_second_of_the_shutdown() -> None:
     async with site(example_app("memory://")) as here, _open(here.server.url, 100) as opened:
@@ -122,6 +131,7 @@ async def test_a_client_that_leaves_is_forgotten() -> None:
 
 async def test_a_client_that_does_not_read_holds_up_no_other_and_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "STUCK_S", 1.0)
+    monkeypatch.setattr(running, "UNREAD_S", 3_600.0)  # the server drops it, and not the kernel
     async with site(example_app("memory://"), works=False) as here:
         port = int(here.server.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as stuck:

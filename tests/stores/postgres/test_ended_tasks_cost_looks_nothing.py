@@ -30,7 +30,7 @@ async def end_many(stage: Stage, worker: int) -> None:
 
 def asks_for_aged_tasks(store: PostgresStore) -> None:
     """Let the next look ask for aged tasks, as about one look a second does."""
-    store._leasing._limit_looks._aged_at = float("-inf")
+    store._leasing._limit_visits._aged_at = float("-inf")
 
 
 async def fetched(url: str, store: PostgresStore) -> int:

@@ -7,7 +7,7 @@ import pytest
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Ended, Store
 from everpoll.stores.postgres import PostgresStore
-from everpoll.stores.postgres.held_leases import SECOND_LOOK_S, HeldLeases
+from everpoll.stores.postgres.held_leases import SECOND_CHECK_S, HeldLeases
 from stores.postgres.proxy import Proxy
 from stores.stage import LEASE_S, Stage, card_of, done, whats
 
@@ -102,7 +102,7 @@ def test_a_doubt_is_settled_twice() -> None:
     assert held_leases.is_in_doubt(1)
     held_leases.settled_doubt(1)
     assert (held_leases.is_in_doubt(1), held_leases.has_doubts(1)) == (False, True)
-    now += SECOND_LOOK_S
+    now += SECOND_CHECK_S
     assert held_leases.is_in_doubt(1)
     held_leases.settled_doubt(1)
     assert (held_leases.is_in_doubt(1), held_leases.has_doubts(1)) == (False, False)

@@ -214,7 +214,7 @@ async def test_random_work_under_a_held_snapshot(
 
 def look(marks: Marks, took_s: float, found: int = 0, asked: int = RUN_ROWS) -> bool:
     ranges = marks.ranges(["q"])
-    marks.looked(ranges, took_s, found, asked)
+    marks.polled(ranges, took_s, found, asked)
     return ranges.is_full
 
 

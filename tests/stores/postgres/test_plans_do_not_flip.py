@@ -379,7 +379,7 @@ async def test_limited_tasks_are_found_and_counted_by_their_own_indexes(
     await stage.pass_time(660.0)
     await stage.put(2, limit=Limit("fresh", running=2))
     for most in (1, 10, 100):
-        store._leasing._limit_looks._aged_at = 0.0
+        store._leasing._limit_visits._aged_at = 0.0
         await turn(stage, worker, most)
         plan = plans.new()
         assert BAD.findall(plan) == []

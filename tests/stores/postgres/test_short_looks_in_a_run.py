@@ -9,7 +9,7 @@ from everpoll.errors import LeaseLost
 from everpoll.stores import limits
 from everpoll.stores.contract import Lease
 from everpoll.stores.postgres import PostgresStore, leasing, marks
-from everpoll.stores.postgres.marks import RUN_LOOKS, RUN_ROWS
+from everpoll.stores.postgres.marks import RUN_POLLS, RUN_ROWS
 from stores.postgres.test_marks_skip_nothing import by_hand
 from stores.stage import Stage, again, json
 
@@ -38,9 +38,9 @@ def calls(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Calls:
 async def run_begun(stage: Stage, store: PostgresStore, calls: Calls) -> int:
     """Bring a worker into the middle of a run; the next look is a short one."""
     worker = await stage.worker()
-    await stage.put(RUN_LOOKS * RUN_ROWS)
-    store._leasing._limit_looks._clock = by_hand(store)
-    for _ in range(RUN_LOOKS):
+    await stage.put(RUN_POLLS * RUN_ROWS)
+    store._leasing._limit_visits._clock = by_hand(store)
+    for _ in range(RUN_POLLS):
         await stage.take(worker, RUN_ROWS)
     calls.made.clear()
     return worker
@@ -60,11 +60,11 @@ async def test_a_short_look_leases_what_a_long_one_would(
         first = await stage.take(worker, 20, queue)
         await store.settle(worker, [again(lease, 0.0, memory="{}" if lease.id % 2 else None) for lease in first[:7]])
         await store.settle(worker, [again(lease, None, refund=True) for lease in first[7:]])
-    store._leasing._limit_looks._clock = by_hand(store)
+    store._leasing._limit_visits._clock = by_hand(store)
     short = await _drained(stage, worker, "a")
     used, calls.made = calls.made, []
     with monkeypatch.context() as only:
-        only.setattr(store._leasing, "_look_in_run", _never)
+        only.setattr(store._leasing, "_poll_in_run", _never)
         long = await _drained(stage, worker, "b")
     assert used.count("short") >= 4
     assert calls.made.count("short") == 0

@@ -22,7 +22,7 @@ def statements_of_a_settlement(con: Connection, members: int | None) -> int:
     else:
         flow = group(task("report", queue="reports"), [task("m", queue=queue)] * members)
         assert all(one.is_new for one in flows.enqueue(con, 1, flows.call_of(flow)))
-    looked = leasing.lease(con, 2, leasing.Look(worker, {queue: BATCH}, BATCH))
+    looked = leasing.lease(con, 2, leasing.Poll(worker, {queue: BATCH}, BATCH))
     batch = settling.Batch(worker, [Ended(one.id, one.sequence, "done", "1") for one in looked.leased.leases])
     texts: list[str] = []
     con.set_trace_callback(texts.append)

@@ -13,7 +13,7 @@ from everpoll.stores.contract import Ended
 from everpoll.tables import Row, Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.postgres import PostgresTable
-from everpoll.tables.postgres.claiming import SECOND_LOOK_S, Doubts
+from everpoll.tables.postgres.claiming import SECOND_CHECK_S, Doubts
 from everpoll.tables.urls import source_for
 from servers.postgres import FAST, Cluster, cluster
 from stores.postgres.pooler import Pooler
@@ -147,7 +147,7 @@ def test_a_doubt_is_settled_twice() -> None:
     assert doubts.are_due()
     doubts.settled()
     assert (doubts.are_due(), doubts.are_left) == (False, True)
-    now[0] = SECOND_LOOK_S
+    now[0] = SECOND_CHECK_S
     assert doubts.are_due()
     doubts.settled()
     assert not doubts.are_left

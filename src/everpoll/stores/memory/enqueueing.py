@@ -1,4 +1,4 @@
-"""How tasks get into the memory store, and what happens where their key is taken."""
+"""Enqueueing in the memory store, and the handling of keys that other tasks have."""
 
 import math
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class MemoryEnqueueing(MemoryState):
         return answers
 
     def _rejected(self, tasks: Sequence[NewTask]) -> list[Enqueued] | None:
-        """Return the answers to a call that enqueues nothing, since one of its tasks rejects; None: none does."""
+        """Return the answers of a call that enqueues nothing, because one of its tasks is rejected; else None."""
         if not any(map(_unique, tasks)):
             return None
         known = [self._known(task) if task.unique and task.unique.together else None for task in tasks]
@@ -39,7 +39,7 @@ class MemoryEnqueueing(MemoryState):
         return [Enqueued(0 if row is None else row.id, is_new=False) for row in known]
 
     def _known(self, task: NewTask) -> TaskRow | None:
-        """Return the task that has the key of this one, or had it and still answers."""
+        """Return the task that has the key of this one; ended tasks may keep their key for some time."""
         row = self._index.of_key(task.kind, task.key)
         if row is None and (task.once or (task.unique is not None and task.unique.for_s is not None)):
             row = self._index.last_of_key(task.kind, task.key)
@@ -67,9 +67,9 @@ class MemoryEnqueueing(MemoryState):
         return Enqueued(row.id)
 
     def _replace(self, row: TaskRow, task: NewTask, delay_s: float) -> None:
-        """Make a queued row what it would be if it were enqueued now."""
+        """Replace the values of a queued row by those of a new task."""
         now = self._now()
-        # Another due time than before, or its old place in the line would pass for the new one.
+        # The due time must differ from the old one: otherwise the old entry of the line would count as the new one.
         due_at = now + delay_s if now + delay_s != row.due_at else math.nextafter(row.due_at, math.inf)
         row.new = msgspec.structs.replace(task, indexed=task.indexed or row.new.indexed)
         row.due_at, row.memory, row.attempt, row.rescues = due_at, task.memory, 0, 0

@@ -1,4 +1,4 @@
-"""Facts for a doctor, from a store in memory: of the fleet only, since there is no database."""
+"""Facts for the doctor from a store in memory: only about the fleet, because there is no database."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -81,5 +81,5 @@ def _due(rows: Sequence[TaskRow], now: float) -> tuple[DueTasks, ...]:
 
 
 def _waits_since(row: TaskRow) -> float:
-    """Return when it was due; a task that was set aside has waited since it was enqueued, though it is due later."""
+    """Return since when a task waits: since its due time, or, if it was set aside, since its enqueue."""
     return row.created_at if row.state == "queued" and is_set_aside(row.trail) else row.due_at

@@ -1,4 +1,4 @@
-"""The events of the memory store: one list, in the order in which they were written, which is that of their numbers."""
+"""The events of the memory store: one list, in the order in which they were written and numbered."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -14,7 +14,7 @@ from everpoll.stores.operations import UNNUMBERED, LogEntry
 
 
 class Feed:
-    """What happened to which task."""
+    """All events, and those of each task."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -23,7 +23,7 @@ class Feed:
         self._pruned = 0
 
     def add(self, row: TaskRow, now: float, events: Iterable[NewEvent]) -> None:
-        """Write what happened to a task, but for what is there already."""
+        """Add events of a task; those whose number exists already are ignored."""
         new = row.new
         for one in events:
             if one.seq < 0 or one.seq not in self._of_tasks.get(row.id, ()):
@@ -54,7 +54,7 @@ class Feed:
         return [events[seq] for seq in sorted(events) if seq > after][:limit]
 
     def actions_of(self, task_id: int, limit: int) -> list[Event]:
-        """Return what was done to one task from outside, oldest first."""
+        """Return the operations on one task, oldest first."""
         events = self._of_tasks.get(task_id, {})
         return [events[seq] for seq in sorted(events, reverse=True) if seq < 0][:limit]
 
@@ -68,7 +68,7 @@ class Feed:
         return EventPage(found, found[-1].position if found else after, place < self._pruned)
 
     def drop(self, oldest: float) -> None:
-        """Forget what happened before that."""
+        """Drop the events before that instant."""
         for event in self._events:
             if event.at.timestamp() < oldest:
                 self._pruned = max(self._pruned, _place(event))

@@ -23,7 +23,7 @@ LOOPS_SHOWN_S = 3_600.0
 
 
 class MemoryFigures(MemoryState):
-    """What workers publish."""
+    """The figures that workers publish."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__(clock)

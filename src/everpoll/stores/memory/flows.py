@@ -1,4 +1,4 @@
-"""Tasks of the memory store that wait for others: how they are enqueued, and what leads to a task."""
+"""Flows in the memory store: tasks that wait for other tasks."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from everpoll.stores.memory.state import MemoryState
 
 
 class MemoryFlows(MemoryState):
-    """The part of the contract that is about flows."""
+    """The part of the contract about flows."""
 
     async def enqueue_flow(self, flow: Sequence[FlowTask]) -> list[Enqueued]:
         """See the contract."""

@@ -1,6 +1,6 @@
 """MemoryHealth: the records of services in plain Python, see `stores/health.py`.
 
-Promises: the same behaviour as the databases, proven by the same suite; what is rolled up is packed as it is there, so
+Promises: the same behaviour as the databases, proven by the same suite. Rolled-up looks are packed as in a database, so
 that a long history stays small. Every call is one step under the store's lock.
 """
 
@@ -56,7 +56,7 @@ from everpoll.stores.memory.service_history import ServiceHistory
 from everpoll.stores.operations import LogEntry
 
 STEP_SERVICES = 20
-"""Services that one call rolls up."""
+"""How many services one call rolls up."""
 
 _instant = attrgetter("at_ms")
 
@@ -261,7 +261,7 @@ class MemoryHealth:
         return some[-1].number if len(some) == STEP_SERVICES else None
 
     async def prune(self, now: float, retention: Retention = KEPT) -> bool:
-        """See the contract. There is never more: dictionaries are quick."""
+        """See the contract. One call drops everything that is too old."""
         with self._lock:
             last_hour = max((hour for one in self._services.values() for hour in one.record.hours), default=None)
             cut = cutoffs(now, retention)

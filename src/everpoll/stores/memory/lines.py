@@ -3,8 +3,8 @@
     not due yet ──▶ ready: one line for each queue
                 └─▶ limited: one line for each key of a limit in each queue; keys take turns
 
-Promises: an entry is judged when it comes to the front: one whose row has changed meanwhile is dropped then. Never:
-owns a row; `TaskIndex` decides which rows are live.
+Promises: an entry is checked when it comes to the front, and dropped if its row has changed meanwhile. `TaskIndex` owns
+the rows, and decides which are live.
 """
 
 import bisect
@@ -19,26 +19,26 @@ from everpoll.stores.memory.rows import TaskRow
 from everpoll.stores.memory.starts import Starts
 
 AGED = -(2**31)
-"""The rank of what has been due for too long: better than every priority."""
+"""The rank of aged tasks: better than every priority."""
 NEVER = float("-inf")
-"""No task is due since before this."""
+"""An instant before every due time."""
 
 
-class Looking(NamedTuple):
-    """What one look asks with: its time, the limits of the worker's own code, and before when due is aged."""
+class Polling(NamedTuple):
+    """The parameters of one poll: its time, the limits in the code of the worker, and when tasks count as aged."""
 
     now: float
     limits: Mapping[str, Limit]
     aged_before: float = NEVER
 
     def order(self, row: TaskRow) -> tuple[int, float, int]:
-        """Return the order of work, aging included."""
+        """Return the sort key of a row, with aging."""
         rank, due_at, task_id = row.order
         return (AGED if due_at < self.aged_before else rank, due_at, task_id)
 
 
 class Line:
-    """Rows by their ranks, and those of one rank in the order of their due times."""
+    """Queued rows, by rank and then by due time."""
 
     def __init__(self, live: Mapping[int, TaskRow]) -> None:
         self._live = live
@@ -49,16 +49,16 @@ class Line:
         rank, due_at, task_id = row.order
         heapq.heappush(self._ranks.setdefault(rank, []), (due_at, task_id))
 
-    def best(self, looking: Looking) -> TaskRow | None:
+    def best(self, polling: Polling) -> TaskRow | None:
         """Return the best row; it stays in line until it is leased."""
-        return min((self._live[entries[0][1]] for entries in self._lines()), key=looking.order, default=None)
+        return min((self._live[entries[0][1]] for entries in self._lines()), key=polling.order, default=None)
 
     def ranks(self) -> set[int]:
         """Return the ranks of the rows in this line."""
         return {self._live[entries[0][1]].order[0] for entries in self._lines()}
 
     def _lines(self) -> Iterator[list[tuple[float, int]]]:
-        """Yield the rows of each rank; those that have gone are dropped from the front."""
+        """Yield the rows of each rank; entries at the front whose rows have changed are dropped."""
         for rank, entries in list(self._ranks.items()):
             while entries and not self._is_here(rank, entries[0]):
                 heapq.heappop(entries)
@@ -88,15 +88,15 @@ class LimitedLines:
             bisect.insort(self._keys, key)
         self._lines[key].add(row)
 
-    def best(self, looking: Looking, starts: Starts) -> TaskRow | None:
-        """Return the best task that its limit lets start: the oldest of the aged; else by rank, and of equal ranks of
-        the key next in turn."""
+    def best(self, polling: Polling, starts: Starts) -> TaskRow | None:
+        """Return the best task that its limit lets start: the oldest aged one; else by rank, and within a rank from the
+        key that comes next."""
         found: tuple[tuple[float, ...], TaskRow] | None = None
-        for row in self.heads(looking):
-            order: tuple[float, ...] = looking.order(row)
+        for row in self.heads(polling):
+            order: tuple[float, ...] = polling.order(row)
             if order[0] != AGED:
                 order = order[:1]
-            if (found is None or order < found[0]) and starts.may_start(_limit(row, looking), looking.now):
+            if (found is None or order < found[0]) and starts.may_start(_limit(row, polling), polling.now):
                 found = (order, row)
         return None if found is None else found[1]
 
@@ -104,11 +104,11 @@ class LimitedLines:
         """Yield the ranks of each key."""
         return (line.ranks() for line in self._lines.values())
 
-    def heads(self, looking: Looking) -> Iterator[TaskRow]:
+    def heads(self, polling: Polling) -> Iterator[TaskRow]:
         """Yield the first of each key, beginning after the key that was served last."""
         turn = bisect.bisect_right(self._keys, self._served)
         for key in self._keys[turn:] + self._keys[:turn]:
-            row = self._lines[key].best(looking)
+            row = self._lines[key].best(polling)
             if row is None:
                 del self._lines[key]
                 self._keys.remove(key)
@@ -116,12 +116,12 @@ class LimitedLines:
                 yield row
 
     def served(self, key: str) -> None:
-        """Note that the key after this one is next."""
+        """Record that a task of this key was leased: the key after it comes next."""
         self._served = key
 
 
 class Lines:
-    """One line for each queue, those of limits beside it, and one in front of them for what is not due yet."""
+    """A line for each queue, a line for each key of a limit in it, and the tasks that are not due yet."""
 
     def __init__(self, live: Mapping[int, TaskRow]) -> None:
         self._live = live
@@ -131,7 +131,7 @@ class Lines:
         self.starts = Starts()
 
     def add(self, row: TaskRow, now: float) -> None:
-        """Put a queued row in its place; one that waits for other tasks has none yet."""
+        """Put a queued row in its line; a row that waits for other tasks is in no line."""
         if row.blockers:
             return
         if row.due_at > now:
@@ -153,12 +153,12 @@ class Lines:
             if row is not None and row.state == "queued" and row.due_at == due_at:
                 self._join(row)
 
-    def best(self, rooms: Mapping[str, int], looking: Looking) -> TaskRow | None:
-        """Return the best of all queues that have room. Aging overcomes priorities: it needs more than one of them."""
-        if looking.aged_before != NEVER and not self._has_several_ranks(rooms):
-            looking = looking._replace(aged_before=NEVER)
-        heads = [head for queue, room in rooms.items() if room > 0 for head in self._heads(queue, looking)]
-        return min(heads, key=looking.order, default=None)
+    def best(self, rooms: Mapping[str, int], polling: Polling) -> TaskRow | None:
+        """Return the best row of all queues that have room. If all rows have one priority, aging has no effect."""
+        if polling.aged_before != NEVER and not self._has_several_ranks(rooms):
+            polling = polling._replace(aged_before=NEVER)
+        heads = [head for queue, room in rooms.items() if room > 0 for head in self._heads(queue, polling)]
+        return min(heads, key=polling.order, default=None)
 
     def _has_several_ranks(self, rooms: Mapping[str, int]) -> bool:
         seen: set[int] = set()
@@ -173,29 +173,29 @@ class Lines:
         yield self._ready[queue].ranks()
         yield from self._limited[queue].ranks()
 
-    def _heads(self, queue: str, looking: Looking) -> Iterator[TaskRow]:
-        if (ready := self._ready[queue].best(looking)) is not None:
+    def _heads(self, queue: str, polling: Polling) -> Iterator[TaskRow]:
+        if (ready := self._ready[queue].best(polling)) is not None:
             yield ready
-        if (limited := self._limited[queue].best(looking, self.starts)) is not None:
+        if (limited := self._limited[queue].best(polling, self.starts)) is not None:
             yield limited
 
-    def leased(self, row: TaskRow, looking: Looking) -> None:
-        """Take a row that starts now out of its line, and count it for its limit."""
+    def leased(self, row: TaskRow, polling: Polling) -> None:
+        """Record that a row starts now, and count it for its limit."""
         if row.new.limit is not None:
             self._limited[row.new.queue].served(row.new.limit.key)
-            self.starts.started(row.id, _limit(row, looking), looking.now)
+            self.starts.started(row.id, _limit(row, polling), polling.now)
 
-    def next_due_s(self, queues: Iterable[str], looking: Looking) -> float | None:
-        """Return how long until the first of those that wait falls due, or until a rate lets one start."""
-        wanted, now = set(queues), looking.now
+    def next_due_s(self, queues: Iterable[str], polling: Polling) -> float | None:
+        """Return how long until the first waiting task falls due, or until a rate lets a task start."""
+        wanted, now = set(queues), polling.now
         rows = (self._live.get(task_id) for _, task_id in self._waiting)
-        # What was canceled while it waited and put back since is in the line, and has an old entry here.
+        # A task that was canceled while it waited and then retried is in a line, and still has an old entry here.
         waits = [row.due_at - now for row in rows if row and row.state == "queued" and row.new.queue in wanted]
-        heads = (row for queue in wanted for row in self._limited[queue].heads(looking))
-        waits += [self.starts.opens_at(_limit(row, looking), now) - now for row in heads]
+        heads = (row for queue in wanted for row in self._limited[queue].heads(polling))
+        waits += [self.starts.opens_at(_limit(row, polling), now) - now for row in heads]
         return min((wait_s for wait_s in waits if 0 < wait_s < float("inf")), default=None)
 
 
-def _limit(row: TaskRow, looking: Looking) -> Limit:
+def _limit(row: TaskRow, polling: Polling) -> Limit:
     assert row.new.limit is not None, "only limited rows are in these lines"
-    return row.new.limit.ruled_by(looking.limits.get(row.new.name))
+    return row.new.limit.ruled_by(polling.limits.get(row.new.name))

@@ -1,4 +1,4 @@
-"""What people do to tasks and queues of the memory store."""
+"""Operations on tasks and queues of the memory store."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,10 +40,10 @@ class MemoryOperations(MemoryState):
         return [await self.cancel(task_id, note) for task_id, note in requests]
 
     def _ask(self, row: TaskRow) -> None:
-        """Make the task due now, so that it learns of the request."""
+        """Make the task due now, so that its next lease carries the request."""
         now = self._now()
         if row.state == "running":
-            # Behind its lease, also where both come at one instant: so `changed_while_running` tells.
+            # Later than its lease, even at the same instant: `changed_while_running` compares the two.
             row.due_at = max(now, math.nextafter(row.started_at or now, math.inf))
         elif row.due_at > now:
             self._again(row, 0.0)
@@ -71,7 +71,7 @@ class MemoryOperations(MemoryState):
             if not revision.keeps_due:
                 row.is_revised = row.state == "running"
                 if row.blockers:
-                    row.due_at = row.created_at  # it does not wait for its delay once it is unblocked
+                    row.due_at = row.created_at  # once unblocked, it must not wait for its delay
                 elif row.state == "queued" and row.due_at > self._now():
                     self._again(row, 0.0)
         return row.id
@@ -131,7 +131,7 @@ class MemoryOperations(MemoryState):
         return [one for one in found if one is not None]
 
     def _give_input(self, row: TaskRow) -> None:
-        """Give a task that was canceled before it got its input the result that it takes, if there is one."""
+        """Insert the result of the task before into a task that was canceled before it got it, if there is one."""
         if row.takes == "result" and not row.new.args.startswith(INPUT):
             before = (self._index.history.get(one) for one in self._members.get(row.id, ()))
             for done in (one for one in before if one is not None and one.state == "done"):
@@ -175,6 +175,6 @@ class MemoryOperations(MemoryState):
             return dict(sorted(self._pauses.items()))
 
     def _record(self, row: TaskRow, note: str, event: str) -> None:
-        """Write what was done to a task, to its trail and to the feed."""
+        """Write an operation on a task to its trail and to the feed."""
         row.remember(note, self._now(), "")
         self._feed.add(row, self._now(), [NewEvent(UNNUMBERED, event)])

@@ -1,4 +1,4 @@
-"""What people and fronts read from the memory store."""
+"""Reads from the memory store."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Heartbeats of workers of the memory store, and what becomes of the tasks of those that have stopped."""
+"""Heartbeats of workers of the memory store, and the rescue of the tasks of stopped workers."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from everpoll.stores.task_events import LOST_WORKER, OVERDUE, rescued_event
 
 
 class MemoryRescue(MemoryState):
-    """What `MemoryHeartbeatConnection` calls, from any thread."""
+    """The calls of `MemoryHeartbeatConnection`, from any thread."""
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """See the contract."""

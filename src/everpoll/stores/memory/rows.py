@@ -51,17 +51,17 @@ class TaskRow:
 
     @property
     def order(self) -> tuple[int, float, int]:
-        """The order of work: priority, then due time, then age."""
+        """The sort key: priority, then due time, then id."""
         return (-self.new.priority, self.due_at, self.id)
 
     @property
     def is_asked(self) -> bool:
-        """Whether a cancel only asks it."""
+        """True if a cancel does not end it but only makes it due."""
         return self.new.cancels_itself
 
     @property
     def changed_while_running(self) -> bool:
-        """Whether a cancel or a revision came while it ran, so that its lease could not tell."""
+        """True if a cancel or a revision came while it ran, which its lease does not carry."""
         is_asked = self.cancel_requested and self.started_at is not None and self.due_at > self.started_at
         return self.is_revised or is_asked
 
@@ -132,12 +132,12 @@ class TaskRow:
         )
 
     def end(self) -> TaskInfo:
-        """Return the end that a caller waiting for the task gets."""
+        """Return the ended task for callers that wait for it."""
         trail = () if self.state == "done" else tuple(self.trail)
         return msgspec.structs.replace(self.shown(), args=None, memory=None, progress=None, trail=trail)
 
     def payload_bytes(self) -> int:
-        """Return the size of what it carries."""
+        """Return the size of its payloads."""
         return sum(map(size_of, (self.new.args, self.memory, self.progress, self.result)))
 
 
@@ -176,7 +176,7 @@ class WorkerRow:
 
 
 def instant(epoch_s: float) -> datetime:
-    """Return a time of the store's clock as people read it."""
+    """Return a time of the store's clock as a datetime."""
     return datetime.fromtimestamp(epoch_s, UTC)
 
 

@@ -1,4 +1,4 @@
-"""Everything that the memory store has about one service."""
+"""Service history: the records of one service in the memory store."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ _instant = attrgetter("at_ms")
 
 @dataclass(slots=True)
 class ServiceHistory:
-    """Everything about one service."""
+    """The records of one service."""
 
     number: int
     looks: dict[int, LookRow] = field(default_factory=dict)
-    """Not rolled up yet."""
+    """Looks that are not rolled up yet."""
     record: ServiceRecord = field(default_factory=ServiceRecord)
     dependencies: dict[str, DependencyRow] = field(default_factory=dict)
     errors: defaultdict[str, dict[int, ErrorRow]] = field(default_factory=lambda: defaultdict(dict))
@@ -49,7 +49,7 @@ class ServiceHistory:
         )
 
     def prune(self, cut: Cutoffs) -> None:
-        """Drop what is too old."""
+        """Drop records that are too old."""
         record = self.record
         record.packed = {hour: packed for hour, packed in record.packed.items() if hour >= cut.looks}
         record.minutes = {hour: minutes for hour, minutes in record.minutes.items() if hour >= cut.minutes}

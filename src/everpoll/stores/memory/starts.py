@@ -1,4 +1,4 @@
-"""Starts: which limited tasks run, and when those that a rate counts have started.
+"""Starts: which limited tasks run, and the starts that a rate counts.
 
 Promises: a task runs from its lease until it is settled or taken back; nothing else is counted.
 """
@@ -10,7 +10,7 @@ from everpoll.stores.contract import Limit
 
 
 class Starts:
-    """By key of a limit."""
+    """Running tasks and starts, by key of a limit."""
 
     def __init__(self) -> None:
         self.running: defaultdict[str, set[int]] = defaultdict(set)
@@ -24,7 +24,7 @@ class Starts:
         return limit.starts is None or left(limit.starts, self._counting(limit, now)) > 0
 
     def opens_at(self, limit: Limit, now: float) -> float:
-        """Return when the rate of a key allows the next start; infinity where no rate is in the way."""
+        """Return when the rate of a key allows the next start; infinity if the rate allows one now."""
         spans = [] if limit.starts is None else self._counting(limit, now)
         if limit.starts is None or left(limit.starts, spans) > 0:
             return float("inf")

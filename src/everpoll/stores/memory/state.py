@@ -34,7 +34,8 @@ class MemoryState:
         # A heartbeat thread would run in real time, while a virtual clock jumps ahead of it.
         self.beats_in_loop = clock is not None
         """Under a virtual clock the heartbeat runs in the event loop, which has that clock."""
-        # The wall clock names the instants, the monotonic one moves them: a step of the former changes nothing.
+        # The wall clock is read once; the monotonic clock measures from there, so a step of the wall clock has no
+        # effect.
         self._epoch = self._clock.wall() - self._clock.now()
         self._lock = threading.RLock()
         self._last_id = 0
@@ -45,7 +46,7 @@ class MemoryState:
         self._losses: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         self._pauses: dict[str, Pause] = {}
         self._members: defaultdict[int, list[int]] = defaultdict(list)
-        """By task that waits, or waited, the tasks that lead to it."""
+        """By task, the tasks that it waits for, or waited for."""
         self._listeners: list[tuple[asyncio.AbstractEventLoop, OnWake]] = []
 
     def _again(self, row: TaskRow, delay_s: float | None) -> None:
@@ -57,15 +58,15 @@ class MemoryState:
     def _end(self, row: TaskRow, state: EndState) -> None:
         self._put_away(row, state)
         if row.then_id is not None and not row.has_told:
-            self._tell(Link(row.then_id, state, row.result, row.id, row.new.name, state))
+            self._report_end(Link(row.then_id, state, row.result, row.id, row.new.name, state))
 
     def _put_away(self, row: TaskRow, state: EndState) -> None:
         self._index.end(row, state, self._now())
         self._lines.starts.ended(row.id, row.new.limit)
         row.blockers = 0
 
-    def _tell(self, link: Link) -> None:
-        """Report the end of a task to the task that waits for it; where that cancels it, also to the next one."""
+    def _report_end(self, link: Link) -> None:
+        """Report the end of a task to the task that waits for it; if that is canceled for it, also to the next one."""
         self._index[link.cause_id].has_told = True
         waiting = self._index.live.get(link.then_id)
         while waiting is not None and waiting.takes is not None and waiting.blockers:

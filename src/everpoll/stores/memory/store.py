@@ -1,7 +1,7 @@
 """MemoryStore: the contract in plain Python, small enough to be read as its definition.
 
 Promises: the same behaviour as the databases, proven by the same suite. Every operation is one step under one lock,
-so that the heartbeat's thread may come at any time. Never: anything that survives the process.
+so that the heartbeat's thread may call at any time. Nothing survives the process.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from everpoll.stores.memory.enqueueing import MemoryEnqueueing
 from everpoll.stores.memory.examination import MemoryExaminer
 from everpoll.stores.memory.figures import MemoryFigures
 from everpoll.stores.memory.flows import MemoryFlows
-from everpoll.stores.memory.lines import NEVER, Looking
+from everpoll.stores.memory.lines import NEVER, Polling
 from everpoll.stores.memory.operations import MemoryOperations
 from everpoll.stores.memory.reading import MemoryReading
 from everpoll.stores.memory.rescue import MemoryRescue
@@ -103,29 +103,29 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
             worker = self._workers.get(incarnation)
             if worker is None or worker.stopped_at is not None:
                 raise LeaseLost(f"worker {incarnation} was declared dead: sign on anew")
-            looking = self._looking(worker)
-            self._lines.promote(looking.now)
+            polling = self._polling(worker)
+            self._lines.promote(polling.now)
             rooms = {queue: room for queue, room in rooms.items() if queue not in self._pauses}
             most, left = min(most, LEASE_LIMIT), dict(rooms)
             leases: list[Lease] = []
             waited_us: list[float] = []
             taken, is_cut = 0, False
-            while len(leases) < most and (row := self._lines.best(left, looking)):
+            while len(leases) < most and (row := self._lines.best(left, polling)):
                 taken += size_of(row.new.args) + size_of(row.memory)
                 if is_cut := bool(leases) and taken > limits.LEASE_BYTES:
                     break
                 left[row.new.queue] -= 1
-                self._lines.leased(row, looking)
+                self._lines.leased(row, polling)
                 leases.append(self._lease(row, worker))
                 waited_us.append((self._now() - row.due_at) * 1e6)
             is_all = len(leases) < most and not is_cut
-            # As of the instant until which tasks were due: what has fallen due since is still to come.
-            next_due_s = self._lines.next_due_s(rooms, looking) if is_all else None
+            # Computed for the time of the poll: a task that has fallen due since then counts as waiting.
+            next_due_s = self._lines.next_due_s(rooms, polling) if is_all else None
             return Leased(leases, next_due_s, at=self._now(), is_all=is_all, waited_us=waited_us)
 
-    def _looking(self, worker: WorkerRow) -> Looking:
+    def _polling(self, worker: WorkerRow) -> Polling:
         now, aging_s = self._now(), worker.card.aging_s
-        return Looking(now, worker.card.limits, NEVER if aging_s is None else now - aging_s)
+        return Polling(now, worker.card.limits, NEVER if aging_s is None else now - aging_s)
 
     def _lease(self, row: TaskRow, worker: WorkerRow) -> Lease:
         now = self._now()
@@ -167,7 +167,7 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
 
     def _settle_with_follow_ups(self, incarnation: int, settlement: Settlement) -> bool:
         is_settled = self._settle(incarnation, settlement)
-        # After the task itself has let go of its key: a follow-up may have the same.
+        # After the task has released its key, because a follow-up may have the same key.
         for task in settlement.follow_ups if is_settled else ():
             self._enqueue(task, max(0.0, task.delay_s))
         return is_settled
@@ -190,7 +190,7 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
             self._feed.add(row, now, [canceled_event()])
             self._end(row, "canceled")
         else:
-            # A request that it could not see yet makes it due at once.
+            # A request that its lease did not carry makes it due at once.
             self._again(row, 0.0 if row.changed_while_running else settlement.delay_s)
             row.is_revised = False
         return True
@@ -245,7 +245,7 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
         self._listeners = [one for one in self._listeners if one[1] != on_wake]
 
     async def back_off(self, delay_s: float) -> None:
-        """See the contract. It is never away."""
+        """See the contract. A store in memory is never away."""
         await asyncio.sleep(delay_s)
 
     def heartbeat_connection(self) -> "MemoryHeartbeatConnection":
@@ -254,7 +254,7 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
 
 
 class MemoryHeartbeatConnection:
-    """The heartbeat's way in: the store's lock makes it safe from any thread."""
+    """The heartbeat's calls to the store, whose lock makes them safe from any thread."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.beat = store.beat

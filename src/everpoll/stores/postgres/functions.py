@@ -16,7 +16,7 @@ from importlib.resources import files
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.stores.health_batches import DependencyRow
 from everpoll.stores.health_chunks import FIGURES
-from everpoll.stores.limit_looks import VISITS
+from everpoll.stores.limit_visits import VISITS
 from everpoll.stores.postgres.health_sums import CUT_LOOKS, SUMS_OF_LOOKS, sums_of
 from everpoll.stores.postgres.lease_sql import DETAILS, DIFFER, HAS_DETAILS, WAITED
 from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from everpoll.stores.contract import Settlement
 
-SECOND_LOOK_S = 60.0
+SECOND_CHECK_S = 60.0
 """A statement may reach the server late, through a broken connection. So a doubt about a lease is checked twice."""
 
 _id = attrgetter("id")
@@ -65,7 +65,7 @@ class HeldLeases:
     def doubt(self, incarnation: int) -> None:
         """Note that a lease of this worker may have been made without an answer."""
         now = self._clock()
-        self._doubts[incarnation] = [now, now + SECOND_LOOK_S]
+        self._doubts[incarnation] = [now, now + SECOND_CHECK_S]
 
     def doubt_all(self) -> None:
         """Doubt all workers: the server may have lost what it answered. One recovery is enough for this doubt."""

@@ -1,7 +1,7 @@
-"""Leasing: one function call, one row of arrays. `marks` decides where to look, `held_leases` handles lost answers.
+"""Leasing: one function call, one row of arrays. `marks` decides where to poll, `held_leases` handles lost answers.
 
 Promises: at most one lease under way per store. A worker never holds a task that it does not know of for longer than
-until its next look. Measured: 4 to 10 us a row, whatever else is in the tables.
+until its next poll. Measured: 4 to 10 us a row, whatever else is in the tables.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
 from everpoll.stores import limits
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased, Settlement, WorkerCard
-from everpoll.stores.limit_looks import LimitLooks
+from everpoll.stores.limit_visits import LimitVisits
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.held_leases import HeldLeases
 from everpoll.stores.postgres.marks import Marks, Ranges, SweepQuery
@@ -35,8 +35,8 @@ RECOVER = versioned("select everpoll.recover($1, $2, $3)")
 SETTLING_S = 0.005
 """A settlement that was written this recently is followed by another: it makes the leases before it durable."""
 UNDER_WAY_S = 0.02
-"""How long a look waits at most for the settlements that make room at the keys of limits. Four processes that share
-keys drain … as fast with it: without, looks find half of what they ask for."""
+"""How long a poll waits at most for the settlements that make room at the keys of limits. Four processes that share
+keys drain … as fast with it: without, polls find half of what they ask for."""
 NO_LIMITS: list[Any] = [False, *[None] * 6]
 EMPTY: tuple[list[int], list[int]] = ([], [])
 
@@ -63,7 +63,7 @@ class Leasing:
         self._settled_at = float("-inf")
         self._was_connected = False
         self._cards: dict[int, WorkerCard] = {}
-        self._limit_looks = LimitLooks()
+        self._limit_visits = LimitVisits()
         self._limited: set[int] = set()
         """The tasks with a limit that workers of this process hold."""
         self._limited_under_way: set[asyncio.Future[None]] = set()
@@ -110,15 +110,17 @@ class Leasing:
         """See the contract."""
         if self._held_leases.is_in_doubt(incarnation):
             await self.recover(incarnation)
-        if self._limited_under_way and self._limit_looks.is_short:
+        if self._limited_under_way and self._limit_visits.is_short:
             await asyncio.wait(self._limited_under_way, timeout=UNDER_WAY_S)
         leased = await self._leased(incarnation, rooms, most)
         if (behind := self._marks.sweep(list(rooms))) is not None:
-            self._sweep = asyncio.get_running_loop().create_task(self._look_behind(behind), name="everpoll-sweep")
+            self._sweep = asyncio.get_running_loop().create_task(
+                self._sweep_behind_marks(behind), name="everpoll-sweep"
+            )
             # Its event loop may end first.
             self._sweep.add_done_callback(lambda sweep: self._marks.sweep_failed() if sweep.cancelled() else None)
         if self._held_leases.is_in_doubt(incarnation):
-            # It reconnected meanwhile: the next look hands back, and must come soon.
+            # It reconnected meanwhile: the next poll hands back, and must come soon.
             return msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
         return leased
 
@@ -137,21 +139,21 @@ class Leasing:
     async def _leased(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         most = max(0, min(most, LEASE_LIMIT))
         ranges = self._marks.ranges(list(rooms))
-        leased = await self._look(incarnation, rooms, most, ranges)
+        leased = await self._poll(incarnation, rooms, most, ranges)
         if ranges.is_full or ranges.asks_waiting or len(leased.leases) == most:
             return leased
         try:
-            return await self._look_again(incarnation, rooms, most, leased)
+            return await self._poll_again(incarnation, rooms, most, leased)
         except EverpollError:
             # What we have is leased, and must not be lost on the way.
             if not leased.leases:
                 raise
             return msgspec.structs.replace(leased, next_due_s=0.0)
 
-    async def _look_again(self, incarnation: int, rooms: dict[str, int], most: int, found: Leased) -> Leased:
+    async def _poll_again(self, incarnation: int, rooms: dict[str, int], most: int, found: Leased) -> Leased:
         taken = Counter(lease.queue for lease in found.leases)
         left = {queue: room - taken[queue] for queue, room in rooms.items()}
-        more = await self._look(incarnation, left, most - len(found.leases), self._marks.full(list(rooms)))
+        more = await self._poll(incarnation, left, most - len(found.leases), self._marks.full(list(rooms)))
         return Leased(
             found.leases + more.leases,
             more.next_due_s,
@@ -160,11 +162,11 @@ class Leasing:
             waited_us=[*_each(found), *_each(more)],
         )
 
-    async def _look(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased:
+    async def _poll(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased:
         about_limits, aging_s = self._about_limits(incarnation, is_full=ranges.is_full)
         is_plain = about_limits is NO_LIMITS and aging_s is None and len(rooms) == 1
         if is_plain and not ranges.is_full and not ranges.asks_waiting:
-            leased = await self._look_in_run(incarnation, rooms, most, ranges)
+            leased = await self._poll_in_run(incarnation, rooms, most, ranges)
             if leased is not None:
                 return leased
         queues, caps = list(rooms), [max(0, min(room, most)) for room in rooms.values()]
@@ -182,7 +184,7 @@ class Leasing:
             self._is_settling,
             *about_limits,
             aging_s,
-            self._limit_looks.aged_after,
+            self._limit_visits.aged_after,
         )
         leases = _leases(row, row["in_queues"] or repeat(next(iter(queues), "")))
         known = self._take(incarnation, row)
@@ -192,8 +194,8 @@ class Leasing:
             return Leased([lease for lease in leases if lease.id not in known], 0.0, at=row["at"])
         return self._answer(row, ranges, leases, most)
 
-    async def _look_in_run(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased | None:
-        """Look by the shorter function; None where the other one has to be asked."""
+    async def _poll_in_run(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased | None:
+        """Poll by the shorter function; None where the other one has to be asked."""
         ((queue, room),) = rooms.items()
         most = max(0, min(room, most))
         row = await self._call(
@@ -211,9 +213,9 @@ class Leasing:
             return None
         leases = _leases(row, repeat(queue))
         known = self._take(incarnation, row)
-        self._marks.looked(ranges, row["took_s"], len(leases), most)
+        self._marks.polled(ranges, row["took_s"], len(leases), most)
         self._marks.leased(zip(repeat(queue), row["mark_ranks"] or (), row["mark_dues"] or (), strict=False))
-        self._limit_looks.looked(len(leases), most)
+        self._limit_visits.polled(len(leases), most)
         if known:
             return Leased([lease for lease in leases if lease.id not in known], 0.0, at=row["at"])
         return Leased(leases, at=row["at"], waited_us=row["waited_us"] if leases else [])
@@ -241,16 +243,16 @@ class Leasing:
         return time.monotonic() - self._settled_at < SETTLING_S
 
     def _about_limits(self, incarnation: int, *, is_full: bool) -> tuple[list[Any], float | None]:
-        """Return what this look asks about limits, and from which age on it asks for aged tasks."""
-        looks, card = self._limit_looks, self._cards.get(incarnation)
-        aging_s = card.aging_s if card is not None and looks.asks_aged(card.aging_s) else None
-        if not looks.are_due(is_full=is_full, is_aged=aging_s is not None):
+        """Return what this poll asks about limits, and from which age on it asks for aged tasks."""
+        visits, card = self._limit_visits, self._cards.get(incarnation)
+        aging_s = card.aging_s if card is not None and visits.asks_aged(card.aging_s) else None
+        if not visits.are_due(is_full=is_full, is_aged=aging_s is not None):
             return NO_LIMITS, aging_s
         rules = {} if card is None else card.limits
         return [
             True,
-            list(looks.turns),
-            list(looks.turns.values()),
+            list(visits.turns),
+            list(visits.turns.values()),
             list(rules),
             [one.running for one in rules.values()],
             [one.starts for one in rules.values()],
@@ -258,16 +260,16 @@ class Leasing:
         ], aging_s
 
     def _remember_limits(self, row: Any, leases: list[Lease], most: int, aging_s: float | None) -> None:
-        looks = self._limit_looks
-        looks.looked(len(leases), most, started=row["started"])
+        visits = self._limit_visits
+        visits.polled(len(leases), most, started=row["started"])
         if aging_s is not None:
-            looks.asked_aged(aging_s, found=row["has_aged"])
+            visits.asked_aged(aging_s, found=row["has_aged"])
         if row["visited"] is not None:
             if aging_s is not None:
-                looks.aged_after = row["aged_last"] or ""
+                visits.aged_after = row["aged_last"] or ""
             left_over = most - len(leases) if len(leases) == row["started"] else 0
-            looks.visited(row["visited"], row["started"], row["limits_took_s"], left_over=left_over)
-            looks.turns.update(zip(row["served_queues"] or (), row["served_keys"] or (), strict=True))
+            visits.visited(row["visited"], row["started"], row["limits_took_s"], left_over=left_over)
+            visits.turns.update(zip(row["served_queues"] or (), row["served_keys"] or (), strict=True))
         if row["started"]:
             self._limited.update(lease.id for lease in leases if lease.limit_key is not None)
 
@@ -279,13 +281,13 @@ class Leasing:
         if len(leases) < most and (row["has_more"] or not ranges.is_whole):
             # Due tasks are left: other transactions have them locked, or they were not visited.
             return Leased(leases, 0.0, at=row["at"], waited_us=waited_us)
-        # A marked look in a run steps over what it knows to be gone, and may step over more: no rest follows it.
+        # A marked poll in a run steps over what it knows to be gone, and may step over more: no rest follows it.
         is_all = ranges.asks_waiting and len(leases) < most
         next_due_s = None if next_due_s is None else max(0.0, next_due_s)
         return Leased(leases, next_due_s, at=row["at"], is_all=is_all, waited_us=waited_us)
 
     def _remember(self, row: Any, ranges: Ranges, found: int, most: int) -> None:
-        self._marks.looked(ranges, row["took_s"], found, most, is_run=not row["is_direct"])
+        self._marks.polled(ranges, row["took_s"], found, most, is_run=not row["is_direct"])
         if row["mark_queues"]:
             self._marks.leased(zip(row["mark_queues"], row["mark_ranks"], row["mark_dues"], strict=True))
         if row["done_queues"]:
@@ -293,7 +295,7 @@ class Leasing:
         if row["made_queues"]:
             self._marks.made_ready(zip(row["made_queues"], row["made_from"], strict=True))
 
-    async def _look_behind(self, behind: SweepQuery) -> None:
+    async def _sweep_behind_marks(self, behind: SweepQuery) -> None:
         try:
             row = await self._sweeping.row(
                 BEHIND, behind.wanted, behind.waits_from, behind.queues, behind.ranks, behind.dues
@@ -323,7 +325,7 @@ class Leasing:
         self._settled_at = time.monotonic()
 
     def reconnected(self) -> None:
-        """Make sure now of what the workers hold: one whose slots are full does not look until one of them is free."""
+        """Make sure now of what the workers hold: one whose slots are full does not poll until one of them is free."""
         self._held_leases.doubt_all()
         if self._recovery is None or self._recovery.done():
             self._recovery = asyncio.get_running_loop().create_task(self._recover_all(), name="everpoll-recovery")
@@ -334,12 +336,12 @@ class Leasing:
                 await self.recover(incarnation)
             except EverpollError as error:
                 logger.debug(
-                    "cannot find out what worker %016x holds: %s; its next look tries again", incarnation, error
+                    "cannot find out what worker %016x holds: %s; its next poll tries again", incarnation, error
                 )
 
 
 def _each(leased: Leased) -> list[float]:
-    """Return how long each waited: two looks may have waited for differently long."""
+    """Return how long each waited: two polls may have waited for differently long."""
     waited_us, count = list(leased.waited_us), len(leased.leases)
     return waited_us * count if len(waited_us) == 1 else waited_us
 

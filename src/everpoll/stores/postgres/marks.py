@@ -1,24 +1,24 @@
-"""Marks: up to which due time this process has leased, per queue and rank, so that the next look can start there.
+"""Marks: up to which due time this process has leased, per queue and rank, so that the next poll can start there.
 
 The problem: while any transaction holds an old snapshot, Postgres cannot remove the index entries of ended tasks. A
-look (one call of `lease`) that starts at the beginning of the index reads all of these dead entries: 20 ms after
+poll (one call of `lease`) that starts at the beginning of the index reads all of these dead entries: 20 ms after
 200,000 tasks, measured, which takes throughput to a sixth.
 
-A full look starts at the beginning. A marked look starts at the marks: at the last leased due time of each queue and
+A full poll starts at the beginning. A marked poll starts at the marks: at the last leased due time of each queue and
 rank, and at the time before which no waiting task was due. It also covers the gaps between known ranks, so it finds a
 new priority at once.
 
-    full looks are fast ──▶ looks are full, except in the middle of a run of full batches
-    full looks are slow ──▶ looks are marked; a sweep on another connection searches before the marks
+    full polls are fast ──▶ polls are full, except in the middle of a run of full batches
+    full polls are slow ──▶ polls are marked; a sweep on another connection searches before the marks
 
 Marks only save time. A due task may be before a mark: its row was committed late; it was handed back, rescued or
 promoted; its lease was rolled back. So that each such task is found:
 
-- In a run of full batches, full looks take a twentieth of the time (SHARE). A marked look that finds too little is
+- In a run of full batches, full polls take a twentieth of the time (SHARE). A marked poll that finds too little is
   followed by a full one at once.
-- If full looks are slow, a sweep (`everpoll.behind`) searches before the marks, a twentieth of the time (SWEEP_SHARE),
-  beside the looks and without locks. The next look leases what it found. Once a sweep is fast, looks are full again.
-- After this process itself has put a task before a mark, and after each reconnect, `forget` asks for a full look. It
+- If full polls are slow, a sweep (`everpoll.behind`) searches before the marks, a twentieth of the time (SWEEP_SHARE),
+  beside the polls and without locks. The next poll leases what it found. Once a sweep is fast, polls are full again.
+- After this process itself has put a task before a mark, and after each reconnect, `forget` asks for a full poll. It
   comes as soon as SHARE allows.
 """
 
@@ -32,25 +32,25 @@ LOWEST = datetime(1, 1, 2, tzinfo=UTC)
 RANK_MIN, RANK_END = -(2**31), 2**31
 
 SHARE = 0.05
-"""Of the time, what full looks may take."""
+"""Of the time, what full polls may take."""
 SWEEP_SHARE = 0.05
 """Of the time, what sweeps may take."""
 QUEUES_LIMIT = 16
-"""With more queues every look is full: so many ranges would cost more than they save."""
+"""With more queues every poll is full: so many ranges would cost more than they save."""
 MARKS_PER_QUEUE = 1_024
 """Ranks remembered; the one with the oldest due time is dropped first."""
 RANGES_PER_LOOK = 64
-"""In a run of full batches a look visits the last rank, and takes turns with the others: 1.5 us a range."""
-RUN_LOOKS, RUN_ROWS = 2, 25
+"""In a run of full batches a poll visits the last rank, and takes turns with the others: 1.5 us a range."""
+RUN_POLLS, RUN_ROWS = 2, 25
 """A run: this many batches in a row that came back full, of at least this many rows."""
 SLOW_LOOKS = 2
 SLOW_S, SLOW_PER_ROW_S = 0.002, 0.00001
-"""A full look that takes longer in the server reads many dead entries."""
+"""A full poll that takes longer in the server reads many dead entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Where to look: the arrays that the lease function takes."""
+    """Where to poll: the arrays that the lease function takes."""
 
     queues: list[str]
     ranks_from: list[int]
@@ -60,7 +60,7 @@ class Ranges:
     is_full: bool = False
     asks_waiting: bool = False
     is_whole: bool = True
-    """Whether the look covers everything after the marks."""
+    """Whether the poll covers everything after the marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class SweepQuery:
 
 
 class Marks:
-    """The marks of one process, and how long its looks and sweeps take."""
+    """The marks of one process, and how long its polls and sweeps take."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -91,27 +91,27 @@ class Marks:
 
     @property
     def are_needed(self) -> bool:
-        """Whether full looks are slow."""
+        """Whether full polls are slow."""
         return self._slow >= SLOW_LOOKS
 
     def ranges(self, queues: Sequence[str]) -> Ranges:
-        """Return the ranges in which the next look searches."""
+        """Return the ranges in which the next poll searches."""
         now = self._clock()
         if len(queues) > QUEUES_LIMIT or (self._wants_full and now >= self._full_at):
             return self.full(queues)
         if self.are_needed:
             return self._marked(queues)
-        is_in_run = self._run >= RUN_LOOKS and not self._wants_full and now < self._full_at
+        is_in_run = self._run >= RUN_POLLS and not self._wants_full and now < self._full_at
         return self._marked(queues) if is_in_run else self.full(queues)
 
     def full(self, queues: Sequence[str]) -> Ranges:
         """Return ranges that cover everything."""
         return Ranges([], [], [], [], [LOWEST] * len(queues), is_full=True, asks_waiting=True)
 
-    def looked(self, ranges: Ranges, took_s: float, found: int, asked: int, *, is_run: bool = True) -> None:
-        """Note how long a look took in the server, how many tasks it found, and how many it asked for.
+    def polled(self, ranges: Ranges, took_s: float, found: int, asked: int, *, is_run: bool = True) -> None:
+        """Note how long a poll took in the server, how many tasks it found, and how many it asked for.
 
-        `is_run=False`: it found them among waiting tasks, so the next look must ask for waiting tasks again.
+        `is_run=False`: it found them among waiting tasks, so the next poll must ask for waiting tasks again.
         """
         self._run = self._run + 1 if is_run and found >= asked >= RUN_ROWS else 0
         if ranges.is_full:
@@ -122,7 +122,7 @@ class Marks:
             self._found.clear()
 
     def leased(self, marks: Iterable[tuple[str, int, datetime]]) -> None:
-        """Move the marks forward to the last task that a look leased, for each queue and rank."""
+        """Move the marks forward to the last task that a poll leased, for each queue and rank."""
         for queue, rank, due_at in marks:
             seen = self._seen.setdefault(queue, {})
             if rank not in seen or due_at > seen[rank]:
@@ -135,9 +135,9 @@ class Marks:
         self._waits.update(until)
 
     def made_ready(self, since: Iterable[tuple[str, datetime]]) -> None:
-        """Move the marks of each queue back to the earliest due time of what a look made ready there.
+        """Move the marks of each queue back to the earliest due time of what a poll made ready there.
 
-        The look may have left some of it, and a mark may have been ahead of it.
+        The poll may have left some of it, and a mark may have been ahead of it.
         """
         for queue, due_at in since:
             seen = self._seen.get(queue, {})
@@ -146,7 +146,7 @@ class Marks:
                     seen[rank] = due_at
 
     def forget(self) -> None:
-        """Ask for a full look: a task is before the marks. May be called from any thread."""
+        """Ask for a full poll: a task is before the marks. May be called from any thread."""
         self._wants_full = True
 
     def sweep(self, queues: Sequence[str]) -> SweepQuery | None:
@@ -162,7 +162,7 @@ class Marks:
     def swept(
         self, query: SweepQuery, took_s: float, found: Iterable[tuple[str, int, datetime]], *, is_late: bool
     ) -> bool:
-        """Note what a sweep found before the marks; return whether there is a reason to look now."""
+        """Note what a sweep found before the marks; return whether there is a reason to poll now."""
         self._sweep_at = self._clock() + took_s / SWEEP_SHARE
         if took_s < SLOW_S:
             self._slow = 0
@@ -211,7 +211,7 @@ class Marks:
         self._turn += 1
         if not self._found:
             return ranges[start : start + size]
-        # Ranges in which a sweep has found a task come first: this look forgets them.
+        # Ranges in which a sweep has found a task come first: this poll forgets them.
         found = [one for one in ranges if (one[0], one[1]) in self._found][:size]
         others = [one for one in ranges[start : start + size] if (one[0], one[1]) not in self._found]
         return sorted([*found, *others[: size - len(found)]], key=itemgetter(1))

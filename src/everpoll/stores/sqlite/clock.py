@@ -1,9 +1,9 @@
-"""The clock of this store.
+"""The clock of this store: the wall clock.
 
-Due times, and everything that people are shown, are **wall clock**: "at nine" means nine, also after a reboot. A step
-of the clock moves what still waits; what once was due stays due. Nothing else depends on it: workers are declared dead
-by other workers, by the steady clock of the watching worker (`policy/liveness.py`), and handlers past their deadline
-are named by their own worker.
+Due times, and all times that are shown, are wall clock times: "at nine" means nine, also after a reboot. A step of the
+clock changes how long waiting tasks still wait; a task that was due stays due. Nothing else depends on it: other
+workers declare a worker dead by their own monotonic clocks (`policy/liveness.py`), and each worker reports its own
+overdue handlers.
 """
 
 import time
@@ -12,7 +12,7 @@ from everpoll.policy import Clock
 
 
 class Instants:
-    """The present, in the unit of the columns; a clock given takes the place of the machine's."""
+    """The present time, in the unit of the columns; `clock` replaces the machine's clock."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
-"""Ends: tasks move to history, and tell the tasks that wait for them, in one transaction.
+"""Ends: tasks move to history, and their ends are reported to the tasks that wait for them, in one transaction.
 
-Promises: this is the way of every end but the ordinary one of a task that no other waits for (`settling`). An end tells
-once. Chains are canceled to their last task, however long they are.
+Promises: every end uses this module, except ordinary ends of tasks for which no other task waits (`settling`). An end
+is reported once. A chain is canceled to its last task, however long it is.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LINKED = """select t.id, t.then_id, t.name from json_each(?) j cross join everpo
 BLOCKED = f"""select t.id, t.takes, t.blockers, t.sequence from json_each(?) j cross join everpoll_tasks t
     where t.id = j.value and t.line = {BLOCKED_LINE}"""  # noqa: S608 - a number of this package
 FEWER = "update everpoll_tasks set blockers = ? where id = ?"
-# Its delay is what its due time was after its enqueue; it begins now.
+# Its delay, the time from its enqueue to its due time, begins now.
 UNBLOCK = """update everpoll_tasks set blockers = 0, due_at = :now + max(0, due_at - created_at),
         line = iif(due_at > created_at, 1, iif(limit_key is null, 0, 3)),
         args = iif(:result is null, args, '{"input":' || :result || ',' || substr(args, 2))
@@ -26,7 +26,7 @@ UNBLOCK = """update everpoll_tasks set blockers = 0, due_at = :now + max(0, due_
 
 
 def end(con: Connection, now: int, ends: Sequence[End], others: Sequence[Link] = ()) -> int | None:
-    """End these tasks. In how many microseconds the first task falls due that waited for them; None: none does.
+    """End these tasks; return in how many microseconds the first task that waited for them falls due, or None.
 
     `others`: links of tasks that are in history already, to be reported with these.
     """
@@ -50,7 +50,7 @@ def _links(con: Connection, ends: Sequence[End]) -> list[Link]:
 
 
 def _report(con: Connection, now: int, links: Sequence[Link], due_us: list[int]) -> list[Link]:
-    """Report these ends to the tasks that wait for them; return the ends of those that are canceled for it."""
+    """Report these ends to the tasks that wait for them; return the ends of tasks that are canceled for that."""
     rows = con.execute(BLOCKED, (encode(sorted({link.then_id for link in links})),)).fetchall()
     reports = apply_ends(links, [Blocked(*row[:3]) for row in rows])
     for task_id, blockers in reports.fewer:

@@ -1,7 +1,7 @@
-"""Enqueueing: one row alone, or many in one statement: 2 us a row where they are alike, 5 where not.
+"""Enqueueing: one row alone, or many in one statement: 2 us for each row if they are alike, else 5.
 
 Promises: all or none, ids in the order of the call. Runs inside the writer's transaction, so that no other connection
-can take a key between the look for it and the insert, and the ids are consecutive. A call with more payload than
+can take a key between the check and the insert, and the ids are consecutive. A call with more payload than
 STATEMENT_BYTES takes several statements.
 """
 
@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
     rows: list[Row]
     specials: dict[int, Special]
-    """By place in the call; those of jobs are none."""
+    """By index in the call; most tasks have none."""
     size: int
     """Bytes of payload."""
 
@@ -33,7 +33,7 @@ ONE = """insert into everpoll_tasks
     (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, limit_key, limit_running,
      limit_starts, limit_per_s, due_at, line, created_at)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-# Tasks that differ in their arguments and keys only, as those of one call nearly always do.
+# For tasks that differ only in their arguments and keys, as those of one call nearly always do.
 ALIKE = """insert into everpoll_tasks
     (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, limit_key, limit_running,
      limit_starts, limit_per_s, due_at, line, created_at)
@@ -53,7 +53,7 @@ LIVE = "select kind, key, id from everpoll_tasks where key in (select value from
 
 
 def call_of(tasks: Sequence[NewTask]) -> Call:
-    """Make the call ready, in the caller's thread; refuse what cannot be stored."""
+    """Make the rows of a call, in the caller's thread; raise `BadInput` for values that cannot be stored."""
     size = checked_bytes(tasks)
     specials = {
         place: Special(task.once, task.events, task.unique)
@@ -82,7 +82,7 @@ def _row_of(task: NewTask) -> Row:
 
 
 def enqueue(con: Connection, now: int, call: Call) -> list[Enqueued]:
-    """Insert what is not there yet."""
+    """Insert the tasks whose keys are free."""
     rows, specials, size = call
     if not specials:
         return _enqueue(con, now, rows, {}, size)
@@ -101,7 +101,7 @@ def enqueue(con: Connection, now: int, call: Call) -> list[Enqueued]:
 
 
 def _one_of(con: Connection, now: int, call: Call, place: int) -> Enqueued:
-    """Insert one task of a call, or give what it brings to the queued task that has its key."""
+    """Insert one task of a call, or replace the values of the queued task that has its key."""
     row, special = call.rows[place], call.specials.get(place)
     if special is not None and special.unique is not None and special.unique.on_conflict == "replace":
         replaced = unique.replace(con, now, row, _line(row))
@@ -112,7 +112,7 @@ def _one_of(con: Connection, now: int, call: Call, place: int) -> Enqueued:
 
 
 def _rejected(con: Connection, rows: Sequence[Row], ended: dict[int, int], together: set[int]) -> list[Enqueued] | None:
-    """Return the answers to a call that enqueues nothing, since one of its tasks rejects; None: none does."""
+    """Return the answers of a call that enqueues nothing, because one of its tasks is rejected; else None."""
     live = live_keys(con, rows)
     taken = {
         place: found
@@ -123,7 +123,7 @@ def _rejected(con: Connection, rows: Sequence[Row], ended: dict[int, int], toget
 
 
 def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, int], size: int) -> list[Enqueued]:
-    """`ended`: which task, that has ended, answers in which place, unless a live one does."""
+    """Insert the tasks whose keys are free. `ended`: by index, the ended task that still has the key."""
     if len(rows) == 1 and rows[0].key is None:
         return [Enqueued(_insert_one(con, now, rows[0]))]
     known = live_keys(con, rows)
@@ -136,7 +136,7 @@ def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, in
         if place in ended:
             answers.append((ended[place], False))
             continue
-        # Not an id yet: minus the place among the fresh ones.
+        # Not an id yet: minus the number of the new row.
         fresh.append(row)
         answers.append((-len(fresh), True))
         if row.key is not None:
@@ -153,7 +153,7 @@ def live_keys(con: Connection, rows: Sequence[Row]) -> dict[tuple[str, str], int
 
 
 def insert_all(con: Connection, now: int, rows: list[Row], size: int) -> int:
-    """Return the id of the last one; the others have those before it."""
+    """Insert rows; return the id of the last one. The others have the ids before it."""
     if not rows:
         return 0
     if size <= limits.STATEMENT_BYTES:

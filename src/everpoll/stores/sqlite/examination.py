@@ -1,8 +1,8 @@
-"""Facts for a doctor, from a SQLite file.
+"""Facts for the doctor from a SQLite file.
 
 Promises: reads by a connection that cannot write. The test of the write lock begins a transaction on a second
-connection and rolls it back at once. A log that is there stays as it is, and none is left behind where there was none.
-Every question ends within the limit: SQLite asks a progress handler.
+connection and rolls it back at once. A log that exists stays as it is; if there is none, none is left behind. Every
+query ends within the limit, by a progress handler of SQLite.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ from everpoll.stores.sqlite.steering import IS_SET_ASIDE
 T = TypeVar("T")
 
 STEPS = 20_000
-"""Steps of SQLite's machine between two looks at the time: some milliseconds."""
+"""The time is checked after this many steps of SQLite's virtual machine: every few milliseconds."""
 FINDINGS = 5
 HAS_MIGRATIONS = "select 1 from sqlite_master where name = 'everpoll_migrations'"
 APPLIED = "select name from everpoll_migrations"
@@ -101,7 +101,7 @@ class SqliteExaminer:
         self._wall = wall
 
     async def examine(self, transaction_age_s: float, listed_kind: str) -> Facts:
-        """See the contract. The age of a transaction is not known here: a held write lock is reported."""
+        """See the contract. SQLite does not know the age of a transaction: a held write lock is reported."""
         return await asyncio.to_thread(self._examine, listed_kind)
 
     def _examine(self, listed_kind: str) -> Facts:
@@ -122,8 +122,9 @@ class SqliteExaminer:
     def _both(self) -> Iterator[tuple[Connection, Connection]]:
         """Yield a connection that reads, and one for the test of the write lock.
 
-        The last one to close brings the log into the file and deletes it, if it may write. Where there was a log, the
-        reader is the last, and leaves it as it is; where there was none, the writer is, and leaves none behind.
+        The last connection that closes writes the log into the file and deletes it, if it may write. If there was a
+        log, the reader closes last, and leaves the log as it is. If there was none, the writer does, and deletes its
+        own.
         """
         has_log = Path(Paths(str(self._path)).log).exists()
         with closing(self._opened("ro" if has_log else "rw")) as last, closing(self._opened("rw")) as other:
@@ -217,7 +218,7 @@ class SqliteExaminer:
 
 @contextmanager
 def _limited(con: Connection) -> Iterator[None]:
-    """Interrupt what takes longer than the limit."""
+    """Interrupt queries that take longer than the limit."""
     give_up_at = time.monotonic() + LIMIT_S
     con.set_progress_handler(lambda: time.monotonic() > give_up_at, STEPS)
     try:
@@ -255,7 +256,7 @@ def _plan(con: Connection, words: str, index: str, statement: str) -> Plan:
 
 
 def _clock(con: Connection, now: int) -> ClockFacts:
-    """Compare clocks: what the file has from the future was written by the clock of another machine."""
+    """Compare clocks: an instant of the file that lies in the future was written by another clock."""
     (newest,) = con.execute(NEWEST).fetchone()
     return ClockFacts(ahead_s=max(0, newest - now) / 1e6, of="file")
 

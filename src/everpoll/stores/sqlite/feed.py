@@ -1,7 +1,7 @@
 """Events: written together with the change that they report, read in the order in which they were committed.
 
 Promises: there is one writer at a time, so the numbers of events are in the order of their commits, and a reader that
-has read up to one has missed none before it. Numbers are never used again, even when all events are gone.
+has read up to a number has missed no event before it. Numbers are never reused, even after all events were dropped.
 """
 
 # ruff: noqa: S608 - only the column lists of this module are put into SQL
@@ -16,7 +16,7 @@ from everpoll.stores.contract import Event, EventPage, NewEvent, encode
 from everpoll.stores.operations import LogEntry
 from everpoll.stores.sqlite.reading import instant
 
-# While the task is live: its kind, name and key are copied, since it may be forgotten before its events are.
+# Kind, name and key are copied while the task is live, because the task may be deleted before its events.
 ADD = """insert into everpoll_events (task_id, seq, at, kind, name, key, body)
     select t.id, j.value ->> 1, :now, t.kind, t.name, t.key, j.value ->> 2
     from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0
@@ -26,7 +26,7 @@ LOG = """insert into everpoll_events (task_id, seq, at, kind, name, key, body)
     from json_each(:rows) j"""
 COLUMNS = "task_id, kind, name, key, seq, at, body, id"
 OF_TASK = f"select {COLUMNS} from everpoll_events where task_id = ? and seq > ? order by seq limit ?"
-# A negative number is minus that of the event over all, or of one before it: so these are in order, too.
+# A negative number is minus the number of the event in the feed, or a little less, so these are in order, too.
 ACTIONS = f"select {COLUMNS} from everpoll_events where task_id = ? and seq < 0 order by seq desc limit ?"
 BEHIND = f"select {COLUMNS} from everpoll_events where id > ? order by id limit ?"
 LAST_GIVEN = "select coalesce(max(seq), 0) from sqlite_sequence where name = 'everpoll_events'"
@@ -35,12 +35,12 @@ LAST = f"select max(({HORIZON}), (select coalesce(max(id), 0) from everpoll_even
 
 
 def add(con: Connection, now: int, events: Iterable[tuple[int, tuple[NewEvent, ...]]]) -> None:
-    """Write what happened to which task, inside the caller's transaction; what is there already stays."""
+    """Add events of tasks inside the caller's transaction; events whose number exists already are ignored."""
     rows = [(task_id, one.seq, one.body) for task_id, several in events for one in several]
     if not rows:
         return
     if any(seq < 0 for _, seq, _ in rows):
-        # First, so that all of them are written: then the numbers that the next call begins with are after theirs.
+        # These come first, so that all of them get a number in the feed: the next call begins after their numbers.
         mine = [row for row in rows if row[1] < 0]
         last = _last_given(con)
         numbered = [(task_id, -last - place, body) for place, (task_id, _, body) in enumerate(mine, 1)]
@@ -65,7 +65,7 @@ def of_task(con: Connection, task_id: int, after: int, limit: int) -> list[Event
 
 
 def actions_of(con: Connection, task_id: int, limit: int) -> list[Event]:
-    """Return what was done to one task from outside, oldest first."""
+    """Return the operations on one task, oldest first."""
     return [_shown(row) for row in con.execute(ACTIONS, (task_id, limit))]
 
 
@@ -75,7 +75,7 @@ def of_tasks(con: Connection, after: Mapping[int, int], limit: int) -> list[Even
 
 
 def page(con: Connection, after: int | None, limit: int) -> EventPage:
-    """Return the events after a place; for None no events, and the place of now."""
+    """Return the events after a position; for None no events, and the current position."""
     if after is None:
         return EventPage((), str(con.execute(LAST).fetchone()[0]))
     found = tuple(_shown(row) for row in con.execute(BEHIND, (after, limit)))

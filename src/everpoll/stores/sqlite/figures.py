@@ -1,4 +1,4 @@
-"""Published figures in SQLite: written by the heartbeat's connection, read by the lane for reading."""
+"""Published figures in SQLite: the heartbeat's connection writes them, the reading lane reads them."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ _decode_loops = msgspec.json.Decoder(tuple[LoopCard, ...]).decode
 
 
 def publish(con: Connection, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
-    """Write them."""
+    """Store the figures, and the loops if they have changed."""
     for one in figures:
         place = (one.span_s, one.kind, one.name, one.queue, one.began, incarnation)
         con.execute(PUBLISH, (*place, encode(one.counts), one.waited, one.ran))
@@ -42,7 +42,7 @@ def publish(con: Connection, incarnation: int, figures: Sequence[Figure], loops:
 
 
 def series(con: Connection, steps: Steps, queue: str | None, name: str | None) -> list[SeriesPoint]:
-    """Read and merge them."""
+    """Read the rows of a series and merge them."""
     statement = OF_NAME if name is not None and queue is None else OF_QUEUE
     bound = {"span_s": steps.span_s, "first": steps.first, "last": steps.last, "name": name or "", "queue": queue or ""}
     rows = [Row(*row) for kind in steps.kinds for row in con.execute(statement, {**bound, "kind": kind})]
@@ -67,7 +67,7 @@ def published_loops(con: Connection, now: int) -> list[PublishedLoops]:
 
 
 def drop(con: Connection, now: int) -> bool:
-    """Delete a slice of what is too old; whether there may be more."""
+    """Delete a slice of the figures that are too old; return True if there may be more."""
     seconds = now // 1_000_000
     gone = [con.execute(DROP, (span_s, seconds - kept_s, SLICE)).rowcount for span_s, kept_s in KEPT_S.items()]
     return SLICE in gone

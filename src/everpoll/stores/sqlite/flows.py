@@ -1,6 +1,6 @@
-"""Flows in a file: tasks that wait for others are enqueued together, and what leads to a task is found.
+"""Flows in a file: enqueues tasks that wait for one another, and finds the tasks that a task waits for.
 
-All inside the writer's transaction: no other connection takes a key between the look for it and the insert.
+All inside the writer's transaction: no other connection can take a key between the check and the insert.
 """
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
@@ -15,7 +15,7 @@ from everpoll.stores.sqlite.enqueueing import Call, insert_all, live_keys
 from everpoll.stores.sqlite.enqueueing import call_of as plain_call_of
 from everpoll.stores.sqlite.reading import ENDED, LIVE, shown
 
-# The ids of one insert follow one another, so a place in the call is a distance from the first.
+# The ids of one insert are consecutive, so an index in the call is the distance from the first id.
 LINK = f"""update everpoll_tasks as t set then_id = :first + (j.value ->> 1), takes = j.value ->> 2,
         blockers = j.value ->> 3, line = iif(j.value ->> 3 > 0, {BLOCKED_LINE}, t.line)
     from json_each(:rows) j where t.id = :first + (j.value ->> 0)"""
@@ -33,15 +33,15 @@ COUNTS = """select iif(is_leased, 'running', 'queued') as state, count(*) from e
 
 
 class FlowCall(NamedTuple):
-    """A flow, ready for the writer."""
+    """The rows of a flow, for the writer."""
 
     call: Call
     links: list[tuple[int, int | None, Takes | None, int]]
-    """By place: the place of the task that waits for it, what it takes, and how many lead to it."""
+    """For each task: its index, the index of the task that waits for it, what it takes, and its number of blockers."""
 
 
 def call_of(flow: Sequence[FlowTask]) -> FlowCall:
-    """Make the call ready, in the caller's thread; refuse what cannot be stored."""
+    """Make the rows of a flow, in the caller's thread; raise `BadInput` for values that cannot be stored."""
     check_flow(flow)
     call = plain_call_of([one.task for one in flow])
     links = [
@@ -52,7 +52,7 @@ def call_of(flow: Sequence[FlowTask]) -> FlowCall:
 
 
 def enqueue(con: Connection, now: int, flow: FlowCall) -> list[Enqueued]:
-    """Insert all of them, or nothing where a key is taken."""
+    """Insert all of them, or none if a key is taken."""
     rows = flow.call.rows
     holders = live_keys(con, rows)
     taken = [0 if row.key is None else holders.get((row.kind, row.key), 0) for row in rows]
@@ -64,10 +64,10 @@ def enqueue(con: Connection, now: int, flow: FlowCall) -> list[Enqueued]:
 
 
 def members(con: Connection, task_id: int, after: int, limit: int) -> list[TaskInfo]:
-    """Return the tasks that lead to this one, by id."""
+    """Return the tasks that this one waits for, or waited for, by id."""
     return [shown(row) for row in con.execute(MEMBERS, {"id": task_id, "after": after, "limit": limit})]
 
 
 def member_counts(con: Connection, task_id: int) -> dict[TaskState, int]:
-    """Return how many of the tasks that lead to this one are in which state."""
+    """Return how many of the tasks that this one waits for, or waited for, are in each state."""
     return dict(con.execute(COUNTS, {"id": task_id}).fetchall())

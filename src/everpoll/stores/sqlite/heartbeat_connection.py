@@ -1,7 +1,7 @@
 """The heartbeat's own connection: blocking calls, from the heartbeat's thread.
 
 Promises: a beat is one transaction, a rescue another, and neither depends on the event loop or the writer's queue.
-They fail, with `StoreUnavailable`, when the file is locked for longer than the patience, or is not where it was.
+They raise `StoreUnavailable` if the file is locked for longer than the patience, or was moved or replaced.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class SqliteHeartbeatConnection:
-    """One heartbeat's way to the file."""
+    """The connection of one heartbeat to the file."""
 
     def __init__(self, address: SqliteAddress, patience_s: float, instants: Instants) -> None:
         self._connection = OwnConnection(address, patience_s)

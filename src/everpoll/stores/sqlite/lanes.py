@@ -21,12 +21,12 @@ from everpoll.stores.sqlite.schema import check, prepare
 
 T = TypeVar("T")
 
-# What a fork left in the child. Never used, and never closed either: SQLite forbids both.
+# The lanes of the parent, in the child of a fork. They are never used and never closed: SQLite forbids both.
 _left_by_parent: list[tuple[Writer | None, Lane | None]] = []
 
 
 class Lanes(NotifyingFile):
-    """How a store reaches its file."""
+    """The writer and the reader of one store."""
 
     def __init__(self, address: SqliteAddress, patience_s: float) -> None:
         super().__init__(listeners_of(address.path))
@@ -56,7 +56,7 @@ class Lanes(NotifyingFile):
                 self.start(writer)
 
     def _forget_parent(self) -> None:
-        """Forget the parent's threads after a fork: they are not there, and what they had open is the parent's."""
+        """Forget the threads after a fork: the child has none of them, and their connections are the parent's."""
         if self._pid != os.getpid():
             _left_by_parent.append((self.writer, self._reader))
             self.writer = self._reader = None
@@ -78,7 +78,7 @@ class Lanes(NotifyingFile):
             reader, self._reader = self._reader, None
             self.remove_listeners()
             if writer is not None and reader is not None:
-                # One after the other: only a connection that is the last to close tidies the -wal file away.
+                # One after the other: only the last connection that closes deletes the -wal file.
                 await reader.stop()
                 await writer.stop()
 

@@ -2,8 +2,8 @@
 
         rank by rank ──▶ key by key, from the next in turn on ──▶ how many more may run, how many more may start
 
-Promises: what runs is counted from the leased rows themselves, in the transaction that leases more. A look visits at
-most VISITS keys and stops as soon as it has enough; the next one goes on after them. Of equal rank, keys take turns.
+Promises: running tasks are counted from the leased rows, in the transaction that leases more. A poll visits at most
+VISITS keys, and stops as soon as it has enough; the next one goes on after them. Within a rank, keys take turns.
 """
 
 # ruff: noqa: S608 - only the conditions of this module are put into SQL
@@ -17,11 +17,11 @@ from typing import NamedTuple
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.policy.start_window import Span, counting, left, opens_at, started, window_s
 from everpoll.stores.contract import COUNT_LIMIT, Limit, LimitInfo, encode
-from everpoll.stores.limit_looks import VISITS
+from everpoll.stores.limit_visits import VISITS
 from everpoll.stores.sqlite.clock import microseconds
 
 AGED = -(2**31)
-"""The rank of what has been due for too long: better than every priority."""
+"""The rank of aged tasks: better than every priority."""
 
 _LIMITED = "everpoll_tasks indexed by everpoll_tasks_limited where line = 3 and is_leased = 0"
 HAS_LIMITED = f"select exists (select 1 from {_LIMITED} and queue = ?)"
@@ -31,7 +31,7 @@ NEXT_KEY = f"""select limit_key, name, limit_running, limit_starts, limit_per_s 
     and queue = ? and rank = ? and limit_key > ? order by limit_key, due_at, id limit 1"""
 HEAD_OF_KEY = f"""select limit_key, name, limit_running, limit_starts, limit_per_s from {_LIMITED}
     and queue = ? and rank = ? and limit_key = ? order by due_at, id limit 1"""
-# Key by key in all lines at once: SQLite takes the rows of a recursion in the order in which they came.
+# Key by key in all lines in parallel: SQLite processes the rows of a recursion in the order in which they were added.
 HEADS = f"""with recursive heads(rank, queue, key) as (
     select value ->> 0, value ->> 1, (select limit_key from {_LIMITED}
         and queue = value ->> 1 and rank = value ->> 0 and limit_key > :after order by limit_key limit 1)
@@ -70,32 +70,32 @@ class Candidate(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """Which limited tasks a look may take."""
+    """The parameters of one poll for limited tasks."""
 
     now: int
     limits: Mapping[str, Limit]
     turns: Mapping[str, str]
     aged_before: int | None
     aged_after: str = ""
-    """The last key that a look for aged tasks has seen: this one goes on after it."""
+    """The last key that the poll for aged tasks before this one has visited."""
 
 
 @dataclass
 class Startable:
-    """What a visit found."""
+    """The result of the visits of one poll."""
 
     candidates: list[Candidate] = field(default_factory=list)
-    """In the order in which they should start: by rank, then in turns."""
+    """Tasks that may start, in the order in which they should: by rank, then one of each key after the other."""
     visited: int = 0
     took_s: float = 0.0
     opens_at: int | None = None
-    """When the first rate that is in the way of a task allows the next start."""
+    """The earliest instant at which a rate that allows no start now allows the next one."""
     is_cut: bool = False
-    """There were more keys than one look visits."""
+    """True if there were more keys than one poll visits."""
     last: dict[str, str] = field(default_factory=dict)
     """By queue, the key that was visited last."""
     aged_after: str = ""
-    """Where the next look for aged tasks goes on; empty: at the first key."""
+    """The key after which the next poll for aged tasks goes on; empty: it begins at the first key."""
 
 
 class _Open(NamedTuple):
@@ -105,58 +105,70 @@ class _Open(NamedTuple):
     room: int
 
 
+class _Visits:
+    """The visits of one poll, and how many more tasks of each visited key may start."""
+
+    def __init__(self, con: Connection, visit: Visit, found: Startable) -> None:
+        self.con = con
+        self.visit = visit
+        self.found = found
+        self.rooms: dict[str, int] = {}
+
+    def limit(self, row: tuple[str, str, int | None, int | None, float | None]) -> Limit:
+        """Return the limit of a task, with the numbers of the worker's own code."""
+        key, name, running, starts, per_s = row
+        return Limit(key, running, starts, per_s or 0.0).ruled_by(self.visit.limits.get(name))
+
+    def open_key(self, queue: str, rank: int, limit: Limit) -> _Open | None:
+        """Visit a key; return None if none of its tasks may start now."""
+        self.found.visited += 1
+        if limit.key not in self.rooms:
+            self.rooms[limit.key] = _room(self.con, self.visit.now, limit, self.found)
+        room = self.rooms[limit.key]
+        return _Open(queue, rank, limit, room) if room > 0 else None
+
+
 def has_limited(con: Connection, queue: str) -> bool:
-    """Return whether a limited task is due in this queue."""
+    """Return True if a limited task is due in this queue."""
     return bool(con.execute(HAS_LIMITED, (queue,)).fetchone()[0])
 
 
 def startable(con: Connection, visit: Visit, rooms: Mapping[str, int], most: int) -> Startable:
-    """Return the tasks that may start now, at most so many, of each queue at most its room."""
+    """Return up to `most` tasks that may start now, of each queue up to its room."""
     found = Startable()
+    visits = _Visits(con, visit, found)
     lines = sorted((rank, queue) for queue, room in rooms.items() if room > 0 for rank in ranks_of(con, queue))
-    rooms_of_keys: dict[str, int] = {}
-    aged = _aged(con, visit, lines, rooms_of_keys, found, most)
-    oldest = [one for one in _of_keys(con, visit, aged, most) if one.rank == AGED]
-    found.candidates = _in_turns(oldest, rooms_of_keys, rooms, most)
+    oldest = [one for one in _of_keys(con, visit, _aged(visits, lines, most), most) if one.rank == AGED]
+    found.candidates = _in_turns(oldest, visits.rooms, rooms, most)
     if len(found.candidates) < most:
-        others = _of_keys(con, visit, _walk(con, visit, lines, rooms_of_keys, found, most), most)
+        others = _of_keys(con, visit, _walk(visits, lines, most), most)
         all_of_them = {one.id: one for one in (*oldest, *others)}
-        found.candidates = _in_turns(list(all_of_them.values()), rooms_of_keys, rooms, most)
+        found.candidates = _in_turns(list(all_of_them.values()), visits.rooms, rooms, most)
     return found
 
 
-def _aged(
-    con: Connection,
-    visit: Visit,
-    lines: Sequence[tuple[int, str]],
-    rooms_of_keys: dict[str, int],
-    found: Startable,
-    most: int,
-) -> list[_Open]:
-    """Return keys with a task that has waited for too long and may start, the oldest tasks first.
+def _aged(visits: _Visits, lines: Sequence[tuple[int, str]], most: int) -> list[_Open]:
+    """Return keys with aged tasks that may start, the oldest tasks first.
 
-    All lines share the visits: of each, one key after the other. So no line keeps the tasks of another waiting.
+    All lines share the visits: one key of each after the other. So no line delays the tasks of another.
     """
+    con, visit = visits.con, visits.visit
     if visit.aged_before is None or not lines:
         return []
     walked = con.execute(HEADS, {"lines": encode(lines), "after": visit.aged_after, "visits": VISITS}).fetchall()
-    found.aged_after = _goes_on_at(walked) if len(walked) == VISITS else ""
+    visits.found.aged_after = _goes_on_at(walked) if len(walked) == VISITS else ""
     opened: list[_Open] = []
     for _, rank, queue, key in sorted(one for one in walked if one[0] is not None and one[0] < visit.aged_before):
-        _, name, running, starts, per_s = con.execute(HEAD_OF_KEY, (queue, rank, key)).fetchone()
-        limit = Limit(key, running, starts, per_s or 0.0).ruled_by(visit.limits.get(name))
-        found.visited += 1
-        if key not in rooms_of_keys:
-            rooms_of_keys[key] = _room(con, visit.now, limit, found)
-        if rooms_of_keys[key] > 0:
-            opened.append(_Open(queue, rank, limit, rooms_of_keys[key]))
+        limit = visits.limit(con.execute(HEAD_OF_KEY, (queue, rank, key)).fetchone())
+        if (one := visits.open_key(queue, rank, limit)) is not None:
+            opened.append(one)
         if len(opened) == most:
             break
     return opened
 
 
 def _goes_on_at(walked: Sequence[tuple[int | None, int, str, str | None]]) -> str:
-    """Return the key up to which every line has been seen; empty: all of them have been seen to their ends."""
+    """Return the key up to which every line was visited; empty if all lines were visited to their ends."""
     ended = {(rank, queue) for _, rank, queue, key in walked if key is None}
     last: dict[tuple[int, str], str] = {}
     for _, rank, queue, key in walked:
@@ -165,31 +177,21 @@ def _goes_on_at(walked: Sequence[tuple[int | None, int, str, str | None]]) -> st
     return min(last.values(), default="")
 
 
-def _walk(
-    con: Connection,
-    visit: Visit,
-    lines: Sequence[tuple[int, str]],
-    rooms_of_keys: dict[str, int],
-    found: Startable,
-    most: int,
-) -> list[_Open]:
-    """Return keys of which a task may start: rank by rank, and of each rank from the next in turn on."""
-    # With one line the first keys in turn are the best. With several, all of them are compared.
+def _walk(visits: _Visits, lines: Sequence[tuple[int, str]], most: int) -> list[_Open]:
+    """Return keys with tasks that may start: rank by rank, and within a rank from the key that comes next."""
+    # With one line, the first keys are the best. With several, all of them are compared.
     enough = most if len(lines) == 1 else VISITS
     opened: list[_Open] = []
-    visits = 0
+    count = 0
     for rank, queue in lines:
-        for limit in _keys(con, visit, queue, rank):
-            if visits >= VISITS or len(opened) >= enough:
-                found.is_cut = True
+        for limit in _keys(visits, queue, rank):
+            if count >= VISITS or len(opened) >= enough:
+                visits.found.is_cut = True
                 break
-            visits += 1
-            found.visited += 1
-            found.last[queue] = limit.key
-            if limit.key not in rooms_of_keys:
-                rooms_of_keys[limit.key] = _room(con, visit.now, limit, found)
-            if rooms_of_keys[limit.key] > 0:
-                opened.append(_Open(queue, rank, limit, rooms_of_keys[limit.key]))
+            count += 1
+            visits.found.last[queue] = limit.key
+            if (one := visits.open_key(queue, rank, limit)) is not None:
+                opened.append(one)
     return opened
 
 
@@ -203,15 +205,14 @@ def ranks_of(con: Connection, queue: str) -> list[int]:
     return ranks
 
 
-def _keys(con: Connection, visit: Visit, queue: str, rank: int) -> Iterator[Limit]:
-    """Yield the keys that have a task of this rank, beginning after the last visited key."""
-    turn = visit.turns.get(queue, "")
+def _keys(visits: _Visits, queue: str, rank: int) -> Iterator[Limit]:
+    """Yield the limits that have a task of this rank, beginning after the last visited key."""
+    turn = visits.visit.turns.get(queue, "")
     for start, end in ((turn, None), ("", turn)):
-        row = con.execute(NEXT_KEY, (queue, rank, start)).fetchone()
+        row = visits.con.execute(NEXT_KEY, (queue, rank, start)).fetchone()
         while row is not None and (end is None or row[0] <= end):
-            key, name, running, starts, per_s = row
-            yield Limit(key, running, starts, per_s or 0.0).ruled_by(visit.limits.get(name))
-            row = con.execute(NEXT_KEY, (queue, rank, key)).fetchone()
+            yield visits.limit(row)
+            row = visits.con.execute(NEXT_KEY, (queue, rank, row[0])).fetchone()
 
 
 def _room(con: Connection, now: int, limit: Limit, found: Startable) -> int:
@@ -235,7 +236,7 @@ def _counting(con: Connection, now: int, limit: Limit) -> tuple[list[Span], int]
 
 
 def _of_keys(con: Connection, visit: Visit, open_keys: Sequence[_Open], most: int) -> list[Candidate]:
-    """Return the first tasks of each key: first an even share, and all that it may start where that is too few."""
+    """Return the first tasks of each key: an even share, or, if that is too few, as many as the key may start."""
     share = -(-most // len(open_keys)) if open_keys else 0
     rows = _first_of_keys(con, visit, open_keys, share)
     return rows if len(rows) >= most or share >= most else _first_of_keys(con, visit, open_keys, most)
@@ -253,9 +254,9 @@ def _first_of_keys(con: Connection, visit: Visit, open_keys: Sequence[_Open], sh
 def _in_turns(
     found: list[Candidate], rooms_of_keys: Mapping[str, int], rooms: Mapping[str, int], most: int
 ) -> list[Candidate]:
-    """As many as each key and each queue has room for: by rank, and within a rank one of each key after the other.
+    """Return as many as each key and each queue has room for: by rank, within a rank one of each key after the other.
 
-    Aged tasks have one rank, and of them the oldest come first.
+    Aged tasks have the same rank; among them, the oldest come first.
     """
     taken: dict[str, int] = {}
     rounds: dict[tuple[int, str], int] = {}
@@ -279,7 +280,7 @@ def _takes(left_in_queue: dict[str, int], queue: str) -> bool:
 
 
 def note_starts(con: Connection, now: int, limits: Sequence[Limit]) -> None:
-    """Note that tasks of these limits have been leased just now: one entry for each task."""
+    """Record that tasks with these limits were leased just now; `limits` has one entry for each task."""
     counts: dict[str, tuple[Limit, int]] = {}
     for limit in limits:
         if limit.starts is not None:
@@ -292,12 +293,12 @@ def note_starts(con: Connection, now: int, limits: Sequence[Limit]) -> None:
 
 
 def forget_starts(con: Connection, now: int) -> bool:
-    """Delete starts that no rate counts any more, in a bounded step; whether there may be more."""
+    """Delete some starts that no rate counts any more; return True if there may be more."""
     return con.execute(FORGET_OLD, (now,)).rowcount == 10_000
 
 
 def of_key(con: Connection, key: str) -> LimitInfo:
-    """Return what happens at one key."""
+    """Return the state of the limit with one key."""
     running, oldest = con.execute(OLDEST_RUNNING, (key,)).fetchone()
     lines = [(queue, rank) for queue in _queues(con) for rank in ranks_of(con, queue)]
     waiting = sum(int(con.execute(COUNT_OF_KEY, (*line, key)).fetchone()[0]) for line in lines)

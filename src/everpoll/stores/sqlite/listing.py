@@ -1,8 +1,8 @@
 """Pages of tasks, newest first.
 
-Promises: one snapshot per page. An index finds states, watches and errors; ids are in the order of time, so that a
-search by time begins where it must. No index has names, queues and arguments: a bounded number of tasks of each table
-is looked at, and the page says how far back.
+Promises: one snapshot for each page. Indexes find states, watches and errors; ids are in the order of time, so that a
+search by time begins at the right id. No index has names, queues and arguments: for these, a bounded number of tasks of
+each table is read, and the page says how far back.
 """
 
 import heapq
@@ -22,7 +22,7 @@ from everpoll.stores.task_search import CREATED_SLACK_S, condition, created_befo
 SLACK_US = microseconds(CREATED_SLACK_S)
 # The first task at that id or after it.
 NEXT = "select id, created_at from {table} where id >= ? order by id limit 1"
-# Its id only, which the index has: reading every row to skip it would take as long as the page itself.
+# Reads only ids, from the index: reading whole rows to skip them would take as long as the page itself.
 END = "select t.id {} order by t.id desc limit 1 offset :searched"
 CREATED = """select created_at from everpoll_tasks where id = :id
     union all select created_at from everpoll_history where id = :id"""
@@ -35,15 +35,15 @@ def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) ->
     bound = {"after": after, "limit": limit + 1, "searched": searched(wanted) - 1, **_values(wanted)}
     wishes = _other_conditions(wanted, bound)
     places = list(_places(con, wanted, bound))
-    # Where no index has a condition: how far this page looks, in the table that has more of such tasks.
+    # If no index serves a condition: the id at which this page stops, in the table that has more such tasks.
     searches = [some for *_, some in places] if wishes else []
     ends = [found for some in searches if (found := con.execute(END.format(some), bound).fetchone())]
     end = max((row[0] for row in ends), default=None)
     if end is not None:
-        # One bound for each table: SQLite stops at the first of two, and only compares the other.
+        # One bound for each table: of two bounds, SQLite seeks by only one.
         bound.update({name: max(end, value) for name, value in bound.items() if name.startswith("from_")})
     same = " and ".join(["true", *wishes])
-    # A cursor for each table: two in one statement, SQLite would sort, although they are in order already.
+    # A cursor for each table: SQLite would sort the union of both, although each is in order already.
     cursors = [
         con.execute(f"select {columns} {some} and {same} order by t.id desc limit :limit", bound)
         for columns, some, _ in places
@@ -64,7 +64,7 @@ def _values(wanted: TaskFilter) -> dict[str, Any]:
 
 
 def _other_conditions(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
-    """Return the conditions that no index has; the values of a text search go to `bound`."""
+    """Return the conditions that no index serves; add the values of a text search to `bound`."""
     wishes = [f"t.{name} = :{name}" for name in ("queue", "name", "kind") if getattr(wanted, name) is not None]
     if wanted.key_start is not None:
         wishes.append("substr(t.key, 1, length(:key_start)) = :key_start")
@@ -77,7 +77,7 @@ def _other_conditions(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
     if wanted.ended_until is not None:
         wishes.append("t.ended_at < :ended_until")
     if wanted.error is not None and wanted.state is not None:
-        # A state belongs to one table: the other has been left out.
+        # Each state is in one table only, and the other table is left out.
         wishes.append(_state(wanted))
     if wanted.indexed and (wanted.error is not None or wanted.is_retrying):
         wishes.append("t.indexed = 1")
@@ -92,7 +92,7 @@ def _other_conditions(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
 
 
 def _places(con: Connection, wanted: TaskFilter, bound: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield for each table that may have such tasks: its columns, where an index finds them, and what is looked at."""
+    """Yield for each table that may have such tasks: its columns, the condition of an index, and the rows to read."""
     for columns, table in ((LIVE, "everpoll_tasks"), (ENDED, "everpoll_history")):
         if not _may_have(wanted, table):
             continue
@@ -123,9 +123,9 @@ def _may_have(wanted: TaskFilter, table: str) -> bool:
 
 
 def _index_conditions(wanted: TaskFilter, table: str) -> tuple[str | None, list[str]]:
-    """Return the index to insist on, if any, and the conditions that it has.
+    """Return the index to use, if any, and the conditions that it serves.
 
-    The conditions stand in the text, not among the bound values: only so does SQLite use the partial indexes.
+    The conditions have constants and not parameters: otherwise SQLite does not use partial indexes.
     """
     if wanted.error is not None:
         return f"{table}_error", ["t.error_type = :error", *(["t.is_leased = 0"] if wanted.is_retrying else [])]
@@ -154,7 +154,7 @@ def _state(wanted: TaskFilter) -> str:
 
 
 def _first_since(con: Connection, table: str, since_us: int) -> int:
-    """Return the first id of a task that was enqueued then or later, by halves: ids grow with time."""
+    """Return the first id of a task that was enqueued then or later, by binary search: ids grow with time."""
     low, high = 0, (con.execute(LAST.format(table=table)).fetchone()[0] or 0) + 1
     statement = NEXT.format(table=table)
     while low < high:

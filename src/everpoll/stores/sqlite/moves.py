@@ -1,9 +1,9 @@
-"""The two moves of a task that is not simply done: it ends and goes to history, or it is due again.
+"""Moves: tasks that end with more than an ordinary end go to history, or tasks are due again.
 
-Settling, canceling and the rescue all decide in Python what becomes of each task and hand the rows over, as one batch:
-ends by `ends`, which tells the tasks that wait for them. They run inside the caller's transaction.
+Settling, canceling and the rescue decide in Python about each task, and pass the rows to this module as one batch; ends
+come by `ends`, which reports them to waiting tasks. All run inside the caller's transaction.
 
-json_each has columns called `key` and `id`: every column of ours is qualified.
+json_each has columns called `key` and `id`, so every column of a table is qualified.
 """
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
@@ -24,7 +24,7 @@ T_COPIED = ", ".join(f"t.{column.strip()}" for column in COPIED.split(","))
 
 
 def longer_trail(entry: str, table: str = "t") -> str:
-    """Return the SQL for a trail with one more entry; the oldest goes where there are too many."""
+    """Return the SQL for a trail with one more entry; if there are too many, the oldest is dropped."""
     return f"""case when {entry} is null then {table}.trail else json_insert(
         case when json_array_length({table}.trail) >= {TRAIL_LIMIT} then json_remove({table}.trail, '$[0]')
              else coalesce({table}.trail, '[]') end, '$[#]', json({entry})) end"""
@@ -50,7 +50,7 @@ class Requeue(NamedTuple):
     id: int
     sequence: int
     delay_us: int | None
-    """None keeps its place in the line."""
+    """None keeps its due time, and so its place in line."""
     entry: str | None = None
     refund: int = 0
     memory: str | None = None
@@ -65,7 +65,7 @@ END = f"""insert into everpoll_history
            coalesce(j.value ->> 8, t.error_type), {T_COPIED}
     from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and t.sequence = j.value ->> 1"""
 DROP = "delete from everpoll_tasks where id in (select value from json_each(?))"
-# Bound row by row: JSON would be parsed once for each column that is read of it, which is a third of the whole.
+# Rows are parameters, not JSON: SQLite would parse the JSON once for each column, which takes a third of the time.
 REQUEUE = f"""update everpoll_tasks as t
     set is_leased = 0, is_revised = 0,
         due_at = coalesce(v.column3, t.due_at),
@@ -94,9 +94,9 @@ def _requeued(now: int, one: Requeue) -> tuple[int | str | None, ...]:
 
 
 def trail_entry(note: str | None, now: int, by: str) -> str | None:
-    """Return a note as it stands in the trail, spliced and not decoded.
+    """Return a note in its form in the trail, with `at` and `by` inserted. The text is not decoded.
 
-    Of two equal names in an object the last one counts, so what the note says about `at` and `by` itself is kept.
+    Of two equal names in an object the last one counts, so `at` and `by` of the note itself win.
     """
     if note is None:
         return None

@@ -1,4 +1,4 @@
-"""New tasks on their way into the file."""
+"""New rows: tasks in the form in which they are inserted."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from everpoll.stores.contract import NewEvent, Unique
 
 
 class Row(NamedTuple):
-    """A task as it is handed to SQLite."""
+    """The columns of a new task."""
 
     name: str
     args: str
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 class Special(NamedTuple):
-    """What few tasks have beside their row."""
+    """The options that few tasks have."""
 
     once: bool
     events: tuple[NewEvent, ...]

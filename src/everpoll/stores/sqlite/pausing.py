@@ -1,4 +1,7 @@
-"""Paused queues: one row each, nearly always none. Leases ask for them in the statement that they make anyhow."""
+"""Paused queues: one row each; there are nearly always none.
+
+A lease checks for them in a statement that it needs anyway.
+"""
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.operations import Pause
@@ -13,13 +16,13 @@ PAUSED = "select queue, reason, paused_by, at from everpoll_pauses order by queu
 
 
 def pause(con: Connection, now: int, queue: str, reason: str, by: str) -> None:
-    """Write down that the queue is paused."""
+    """Store that the queue is paused."""
     con.execute(PAUSE, (queue, reason, by, now))
     feed.log(con, now, [queue_entry("pause", queue, by, reason)])
 
 
 def resume(con: Connection, now: int, queue: str, by: str) -> bool:
-    """Forget that the queue is paused; False: it was not."""
+    """End the pause; return False if the queue was not paused."""
     if con.execute(RESUME, (queue,)).rowcount == 0:
         return False
     feed.log(con, now, [queue_entry("resume", queue, by)])

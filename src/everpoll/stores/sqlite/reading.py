@@ -1,7 +1,7 @@
 """Reads for listings and detail pages: tasks, workers, queues. Runs in the reader, so no writer waits for it.
 
-Promises: one snapshot per answer. Counts stop at COUNT_LIMIT, and the names of the queues are found by jumping through
-the indexes, so that neither costs more when more waits.
+Promises: one snapshot for each answer. Counts stop at COUNT_LIMIT, and the names of queues are found by seeks in the
+indexes, so that neither takes longer when more tasks wait.
 """
 
 # ruff: noqa: S608 - only the column lists and conditions of this module are put into SQL
@@ -34,10 +34,10 @@ ENDED = _ENDED.format(label=LABEL, payloads="t.args, t.memory, t.progress, t.res
 END = _ENDED.format(label=LABEL, payloads="'null', null, null, t.result, case when t.state <> 'done' then t.trail end")
 """The columns that a caller waiting for a task gets."""
 PAYLOADS = slice(17, 22)
-"""The place of the payloads in those columns."""
+"""The indexes of the payloads among these columns."""
 BY_ID = f"""select {LIVE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
     union all select {ENDED} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"""
-# As a blob: the length of a text is in characters.
+# As a blob, because the length of a text is in characters.
 _SIZE = """coalesce(length(cast(t.args as blob)), 0) + coalesce(length(cast(t.memory as blob)), 0)
     + coalesce(length(cast(t.progress as blob)), 0) + coalesce(length(cast(t.trail as blob)), 0)"""
 SIZES = f"""select t.id, {_SIZE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
@@ -72,7 +72,7 @@ FIRST_READY = """select rank, due_at from everpoll_tasks indexed by everpoll_tas
 LAST_ID = 2**63 - 1
 LOWEST_RANK = -(2**31) - 1
 RANKS_LIMIT = 100
-"""Priorities of one queue that are looked at for its oldest task."""
+"""How many priorities of one queue are searched for its oldest task."""
 READY = "line = 0 and is_leased = 0"
 WAITING = "line = 1"
 LIMITED = "line = 3 and is_leased = 0"
@@ -107,7 +107,7 @@ def payload_bytes(row: tuple[Any, ...]) -> int:
 
 
 def losses(con: Connection, task_id: int) -> list[dict[str, Any]]:
-    """Return what was recorded about dropped results of a task."""
+    """Return the records of dropped results of a task."""
     return [{"at": at / 1e6, **msgspec.json.decode(note)} for at, note in con.execute(LOSSES, (task_id,))]
 
 
@@ -125,7 +125,7 @@ def live(con: Connection, kind: str, limit: int, after: int | None) -> list[Live
 
 
 def last_results(con: Connection, kind: str, name: str, limit: int) -> list[Any]:
-    """Return what the tasks of that name brought that ended last."""
+    """Return the results of the tasks of that name that ended last."""
     bound = {"kind": kind, "name": name, "limit": limit}
     return [msgspec.json.decode(result) for (result,) in con.execute(RESULTS, bound)]
 
@@ -170,7 +170,7 @@ def workers(con: Connection, now: int) -> list[WorkerInfo]:
 
 
 def queues(con: Connection, now: int, paused: Mapping[str, Pause]) -> list[QueueInfo]:
-    """Return how much waits and runs in each queue."""
+    """Return the counts of each queue."""
     return [_queue(con, name, now, paused.get(name)) for name in sorted({*queue_names(con), *paused})]
 
 
@@ -194,7 +194,7 @@ def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueIn
 
 
 def _oldest_due(con: Connection, queue: str, now: int) -> int | None:
-    """Return the earliest due time of what is ready, or about to be made ready, of all priorities."""
+    """Return the earliest due time of the due tasks, over all priorities."""
     dues = [row[0] for row in con.execute(FIRST_WAITING, (queue, now))]
     row = con.execute(FIRST_READY, (queue, LOWEST_RANK)).fetchone()
     while row is not None and len(dues) < RANKS_LIMIT:
@@ -222,7 +222,7 @@ def _queue_names(con: Connection, where: str) -> Iterator[str]:
 def shown(row: tuple[Any, ...]) -> TaskInfo:
     """Return a task, from the columns of LIVE or ENDED."""
     trail = _decoded(row[21])
-    # By place: a page has up to a thousand rows, and taking each apart into names takes a fifth longer.
+    # By index: a page has up to a thousand rows, and unpacking each into names takes a fifth longer.
     return TaskInfo(
         id=row[0],
         kind=row[1],
@@ -255,7 +255,7 @@ def shown(row: tuple[Any, ...]) -> TaskInfo:
 
 
 def instant(us: int) -> datetime:
-    """Return a column as people read it."""
+    """Return an instant of a column as a datetime."""
     return datetime.fromtimestamp(us / 1e6, UTC)
 
 

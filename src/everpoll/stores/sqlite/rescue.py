@@ -1,9 +1,9 @@
 """Sign-on, heartbeat and sign-off of workers, and the rescue of tasks that dead workers held.
 
-Promises: no clock decides that a worker is dead; another worker does, once it has seen that worker's beat number
-stand still (`policy/liveness.py`). A rescue reads leased rows only, as many as there are busy slots, from an index of
-their own. The index costs some 0.3 us a task, less than the spread of the measurement; without it each rescue would
-read all live rows under the write lock (prototype: 60 ms for 500,000).
+Promises: no clock decides that a worker is dead; another worker does, once it has seen that its beat number does not
+change (`policy/liveness.py`). A rescue reads leased rows only, as many as there are busy slots, by an index. The index
+costs about 0.3 us for each task, less than the error of the measurement; without it each rescue would read all live
+rows under the write lock (prototype: 60 ms for 500,000).
 """
 
 # ruff: noqa: S608 - only the conditions of this module are put into SQL
@@ -45,18 +45,18 @@ CANCELS = "select id from everpoll_tasks where cancel_requested = 1"
 
 
 def sign_on(con: Connection, now: int, card: WorkerCard, lease_s: float) -> None:
-    """Enter a worker."""
+    """Add a worker."""
     about = (card.incarnation, card.label, card.host, card.pid, encode(card.queues), card.slots, card.version)
     con.execute(SIGN_ON, (*about, lease_s, now, now, encode(card.names)))
 
 
 def sign_off(con: Connection, now: int, incarnation: int) -> None:
-    """Note that the worker has ended."""
+    """Record that the worker has ended."""
     con.execute(SIGN_OFF, (now, incarnation))
 
 
 def beat(con: Connection, now: int, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
-    """Count one more beat, and tell what the worker must know."""
+    """Count a beat of this worker; see the contract."""
     if con.execute(BEAT, (now, lease_s, incarnation)).rowcount == 0:
         return Beat(is_alive=False)
     wanted = cancels(con)
@@ -72,14 +72,14 @@ Fences = Sequence[tuple[int, int]]
 
 
 def rescue(con: Connection, now: int, incarnation: int, dead: Fences, overdue: Fences) -> Rescued:
-    """Declare workers dead, and take back what they, stopped workers and overdue handlers hold."""
+    """Declare workers dead, and take back their tasks, those of stopped workers, and overdue ones."""
     if dead:
         con.execute(DECLARE_DEAD, {"now": now, "dead": encode(dead)})
     lost = con.execute(LOST, {"owner": incarnation, "overdue": encode(overdue)}).fetchall()
     try:
         return _taken_back(con, now, lost)
     except sqlite3.IntegrityError:
-        # A trigger or a constraint of the user's refuses one of them: it must not hold up the others.
+        # A user's trigger or constraint refuses one of them: rescue each alone, so that the others are not delayed.
         alone = [_taken_back_alone(con, now, one) for one in lost]
         return Rescued(sum(one.tasks for one in alone), tuple(task_id for one in alone for task_id in one.ended))
 
@@ -132,5 +132,5 @@ def _entry(now: int, **fields: Any) -> str:
 
 
 def cancels(con: Connection) -> frozenset[int]:
-    """Return the tasks that are to be canceled: running ones, and those that cancel themselves and know of it."""
+    """Return the live tasks whose cancel was requested."""
     return frozenset(task_id for (task_id,) in con.execute(CANCELS))

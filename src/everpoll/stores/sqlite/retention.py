@@ -1,7 +1,7 @@
-"""Retention: history goes by age, in bounded steps, so that the write lock is never held long.
+"""Retention: drops old history in bounded steps, so that the write lock is never held for long.
 
-Each step reads a slice of history in the lane for reading, and only what is old enough in it is written about; there
-is no index by age, which every ending task would have to pay for.
+Each step reads a slice of history in the reading lane, and deletes only the rows of it that are old enough. There is no
+index by age, because it would make every end of a task slower.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from everpoll.stores.sqlite.clock import microseconds
 from everpoll.stores.sqlite.lanes import Lanes
 
 SLICE = 5_000
-"""Rows read, and at most deleted, per step: about 5 ms."""
+"""How many rows a step reads, and at most deletes: about 5 ms."""
 
 OLD = """select max(id), json_group_array(id) filter (where ended_at < :oldest)
     from (select id, ended_at from everpoll_history where id > :after order by id limit :slice)"""
@@ -22,15 +22,15 @@ DROP = "delete from everpoll_history where id in (select value from json_each(:i
 DROP_LOSSES = """delete from everpoll_losses where task_id in (select value from json_each(:ids))
     and not exists (select 1 from everpoll_history h where h.id = task_id)
     and not exists (select 1 from everpoll_tasks t where t.id = task_id)"""
-# Events have their times in the order of their numbers, but for steps of the clock: the first slice tells.
+# Times of events are in the order of their numbers, except after steps of the clock, so only the first slice is read.
 OLD_EVENTS = """select max(id), count(*) from everpoll_events where id in
     (select id from everpoll_events order by id limit :slice) and at < :oldest"""
 DROP_EVENTS = """delete from everpoll_events where id in
     (select id from everpoll_events order by id limit :slice) and at < :oldest"""
-# A reader that stands before the last one that went has missed it.
+# A reader whose position is before the last dropped event has missed it.
 PRUNED = """insert into everpoll_feed_horizon (one, pruned) values (1, ?)
     on conflict (one) do update set pruned = max(pruned, excluded.pruned)"""
-# A worker's label is shown with the tasks that it held; those in history are older than its end, and gone.
+# Listings show the label of the worker of a task, so workers of live tasks stay; those in history ended before it.
 IDLE_WORKERS = """select json_group_array(incarnation) from
     (select incarnation from everpoll_workers where stopped_at < :oldest limit :slice)
     where incarnation not in (select owner from everpoll_tasks where owner is not null)"""
@@ -38,16 +38,16 @@ DROP_WORKERS = "delete from everpoll_workers where incarnation in (select value 
 
 
 class OldSlice(NamedTuple):
-    """What one step found."""
+    """The result of one step."""
 
     last: int | None
-    """Where the next slice begins; None: there was nothing left."""
+    """The id after which the next slice begins; None if there is none."""
     ids: str
-    """Those old enough, a JSON array."""
+    """The ids of old rows, as a JSON array."""
 
 
 async def prune(lanes: Lanes, now: Callable[[], int], older_than_s: float) -> int:
-    """Drop what is older than this; return how many rows of history went. Others may write between the steps."""
+    """Drop history older than this; return how many rows were dropped. Other writers may write between the steps."""
     oldest = now() - microseconds(older_than_s)
     gone, after = 0, 0
     while (found := await _old_slice(lanes, oldest, after)).last is not None:
@@ -81,7 +81,7 @@ def old_slice(con: Connection, oldest: int, after: int) -> OldSlice:
 
 
 def drop(con: Connection, oldest: int, ids: str) -> int:
-    """Delete what was found, unless it was put back in the queue meanwhile."""
+    """Delete these rows, unless they were put back in the queue meanwhile."""
     gone = con.execute(DROP, {"oldest": oldest, "ids": ids}).rowcount
     con.execute(DROP_LOSSES, {"ids": ids})
     return gone
@@ -94,12 +94,12 @@ def idle_workers(con: Connection, oldest: int) -> str:
 
 
 def drop_workers(con: Connection, incarnations: str) -> None:
-    """Forget them."""
+    """Delete these workers."""
     con.execute(DROP_WORKERS, (incarnations,))
 
 
 def drop_events(con: Connection, oldest: int) -> bool:
-    """Delete a slice of the events that are too old, the first ones first; whether there may be more."""
+    """Delete a slice of the oldest events that are too old; return True if there may be more."""
     bound = {"oldest": oldest, "slice": SLICE}
     last, number = con.execute(OLD_EVENTS, bound).fetchone()
     if number:

@@ -1,8 +1,8 @@
 """The schema: numbered migrations, applied in order, each exactly once, also by several processes at the same time.
 
-Promises: what was applied is known by name in `everpoll_migrations`, never by `user_version` or `application_id`:
-the file may be the user's own database, and these are the user's. All missing migrations are one transaction.
-Never: works on a database that a newer release has changed.
+Promises: `everpoll_migrations` has the names of the applied migrations. `user_version` and `application_id` are not
+used, because the file may be the user's own database. All missing migrations are applied in one transaction. A database
+that a newer release has changed is refused.
 """
 
 import sqlite3

@@ -1,8 +1,8 @@
 """Settling: a mixed batch, in one transaction, each row fenced by its incarnation and its sequence.
 
-Promises: what is not held any more is left alone and reported as lost. The ordinary end (done, with nothing to add to
-the trail) takes 1.4 us a row, and 2 to 3 with a result: written in bulk, by sequence. What carries a note or a new due
-time goes the way of `moves`, at 6 to 10 us.
+Promises: tasks that are no longer leased are not changed, and are reported as lost. An ordinary end (done, without a
+note) takes 1.4 us for each row, and 2 to 3 with a result: these are written in bulk, by sequence. Settlements with a
+note or a new due time are written by `moves`, in 6 to 10 us.
 """
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
@@ -39,8 +39,8 @@ DONE_WITH_RESULT = f"""insert into everpoll_history
     from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and {HOLDS} and {ALONE}"""
 HELD_LINKS = f"""select t.id, t.then_id, t.name, t.has_told from json_each(:rows) j cross join everpoll_tasks t
     where t.id = j.value and {HOLDS}"""
-# What becomes of a request to cancel. A task that cancels itself decides; if the request came while it ran, which its
-# due time tells (see `steering`), it could not know, and is due at once. So is one that was revised while it ran.
+# Requests that came while the task ran: 1, a cancel ends it. 2, its lease did not carry the request, so it is due at
+# once: a task that cancels itself (its due time tells; see `steering`), or one that was revised. 0: none came.
 HELD = """select json_group_array(json_array(t.id, case when t.cancel_requested = 1 and t.cancels_itself = 0 then 1
         when t.is_revised = 1 or (t.cancel_requested = 1 and t.due_at > t.started_at) then 2 else 0 end))
     from json_each(:rows) j cross join everpoll_tasks t
@@ -67,14 +67,14 @@ class Batch:
         self.ended: list[Ended] = []
         self.again: list[Again] = []
         self.with_events: list[Settlement] = []
-        """Those that bring events, in the order of the call, which is their order in the feed."""
+        """The settlements with events, in the order of the call, which is their order in the feed."""
         self.followed: list[tuple[int, Call]] = []
         """The follow-ups of each task that has some."""
         self.lost: set[int] = set()
         self.is_hurried = False
-        """Once written: a task is due at once, whatever its settlement says."""
+        """Once written: True if a task is due at once, in place of its settlement's delay."""
         self.unblocked_us: int | None = None
-        """Once written: in how many microseconds the first task falls due that waited for one of these."""
+        """Once written: in how many microseconds the first task that waited for one of these falls due."""
         newest: dict[int, Settlement] = {}
         for one in settlements:
             rival = newest.setdefault(one.id, one)
@@ -98,7 +98,7 @@ class Batch:
 
     @property
     def due_s(self) -> float:
-        """How soon the first of what it puts back, or adds, falls due; what is set aside, others should see now."""
+        """Seconds until the first task this puts back or adds is due; 0 if one is set aside, to wake other workers."""
         if any(one.set_aside for one in self.again):
             return 0.0
         delays_s = [one.delay_s or 0.0 for one in self.again]
@@ -131,11 +131,11 @@ class _Plain(NamedTuple):
     rows: str
     """The rows in the form of the statements' parameters."""
     statement: str
-    """Copies those tasks to history that no other task waits for."""
+    """The statement that copies tasks to history for which no other task waits."""
 
 
 def _ended(con: Connection, bound: dict[str, int], plain: _Plain, links: list[Link]) -> set[int]:
-    """Move them to history; return the ids that were lost. `links` gets the ends to report."""
+    """Move tasks to history; return the ids that were lost. Add the ends to be reported to `links`."""
     ids = list(plain.results)
     if con.execute(plain.statement, {**bound, "rows": plain.rows}).rowcount == len(ids):
         con.execute(DROP, (encode(ids),))
@@ -155,7 +155,7 @@ def _ended(con: Connection, bound: dict[str, int], plain: _Plain, links: list[Li
 def _move(con: Connection, now: int, batch: Batch, links: Sequence[Link]) -> set[int]:
     moving: list[Ended | Again] = [*batch.ended, *batch.again]
     by = _label(con, batch.incarnation) if any(one.note is not None for one in moving) else ""
-    # Read first: once written, what has ended just now and what never was ours look alike.
+    # Read before writing: afterwards, tasks that have just ended cannot be told from tasks that were lost.
     held = _held(con, batch.incarnation, [(one.id, one.sequence) for one in moving])
     events = [(one.id, one.events) for one in batch.with_events if one.id in held]
     events += [(one.id, CANCELED_EVENTS) for one in batch.again if held.get(one.id) == CANCELED]
@@ -178,7 +178,7 @@ def _move(con: Connection, now: int, batch: Batch, links: Sequence[Link]) -> set
             rows.append(Requeue(one.id, one.sequence, delay_us, entry, int(one.refund), one.memory, 0, _class(one)))
     batch.unblocked_us = end(con, now, ends, links)
     requeue(con, now, rows)
-    # After the task itself has let go of its key: a follow-up may have the same.
+    # After the task has released its key, because a follow-up may have the same key.
     for task_id, call in batch.followed:
         if task_id in held:
             enqueue(con, now, call)
@@ -190,13 +190,13 @@ def _class(settlement: Settlement) -> str | None:
 
 
 def _held(con: Connection, incarnation: int, fences: list[tuple[int, int]]) -> dict[int, int]:
-    """Return the tasks that are still held, and what was asked of each meanwhile: FREE, CANCELED or HURRIED."""
+    """Return the tasks that are still leased, each with the request that came meanwhile: FREE, CANCELED or HURRIED."""
     found = con.execute(HELD, {"rows": encode(fences), "owner": incarnation}).fetchone()[0]
     return dict(_decode_held(found))
 
 
 def is_done(con: Connection, incarnation: int, lease: Lease) -> bool:
-    """Return whether the task has ended as done under this lease."""
+    """Return True if the task has ended as done under this lease."""
     return con.execute(IS_DONE, (lease.id, lease.sequence, incarnation)).fetchone() is not None
 
 

@@ -1,6 +1,6 @@
-"""Changes of one task by people and handlers: cancel, retry, delete, revise, report progress, note a loss.
+"""Steering: operations on one task by operators and handlers: cancel, retry, delete, revise, progress, loss.
 
-All inside the writer's transaction. `by` is empty unless the note itself names the actor.
+All run inside the writer's transaction. `by` is empty unless the note names the actor.
 """
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
@@ -23,14 +23,14 @@ LIVE = "select sequence, is_leased, cancels_itself from everpoll_tasks where id 
 ENDED = "select state from everpoll_history where id = ?"
 MARK = "update everpoll_tasks set cancel_requested = 1 where id = ?"
 REQUEST = f"""update everpoll_tasks as t set cancel_requested = 1, trail = {longer_trail(":entry")} where t.id = :id"""
-# A task that cancels itself learns of it as soon as can be: it is due now. One that runs was due before it began, and
-# now is after that, so that its settlement can tell that it did not know.
+# A task that cancels itself is due now, so that its next lease carries the request. If it runs, its due time is now
+# later than its start, which tells its settlement that the run did not know of the request.
 ASK = f"""update everpoll_tasks as t set cancel_requested = 1, trail = {longer_trail(":entry")},
         due_at = iif(t.is_leased, max(:now, t.started_at + 1), min(:now, t.due_at)), line = {DUE_LINE}
     where t.id = :id"""
 OF_KEY = "select id, is_leased, args from everpoll_tasks where key = ? and kind = ?"
 OF_ID = "select id, is_leased, args from everpoll_tasks where id = ?"
-# A task that waits for others goes on waiting, but not for its delay once they have ended.
+# A task that waits for other tasks goes on waiting, but without its delay after that.
 REVISE = f"""update everpoll_tasks set args = coalesce(:args, args), is_revised = is_leased,
         line = iif(line = {BLOCKED_LINE}, line, {DUE_LINE}),
         due_at = iif(line = {BLOCKED_LINE}, created_at, iif(is_leased, due_at, min(:now, due_at)))
@@ -38,7 +38,7 @@ REVISE = f"""update everpoll_tasks set args = coalesce(:args, args), is_revised 
 REVISE_ARGS = "update everpoll_tasks set args = coalesce(:args, args) where id = :id"
 REMEMBER = f"update everpoll_tasks as t set trail = {longer_trail(':entry')} where t.id = :id"
 _FRESH = {"due_at": ":now", "owner": "null", "started_at": "null", "cancel_requested": "0", "progress": "null"}
-# A task that was canceled before it got the result that it takes gets it now, if there is one.
+# If the task was canceled before it got the result of the task before, it gets that result now, if there is one.
 _INPUT = f"""iif(h.takes = 'result' and substr(h.args, 1, {len(INPUT)}) <> '{INPUT}',
     coalesce((select '{INPUT}' || coalesce(b.result, 'null') || ',' || substr(h.args, 2) from everpoll_history b
               where b.then_id = h.id and b.state = 'done'), h.args), h.args)"""
@@ -47,7 +47,7 @@ _KEPT = ", ".join(_FRESH.get(column.strip(), f"h.{column.strip()}") for column i
 REVIVE = f"""insert into everpoll_tasks (id, line, memory, trail, has_told, {COPIED})
     select h.id, {DUE_LINE}, h.memory, {longer_trail(":entry", "h")}, h.then_id is not null, {_KEPT}
     from everpoll_history h where h.id = :id"""
-# A task that waits for the end of others waits again for those that live, and these report their end to it.
+# A task that takes "end" waits again for those of its tasks that are live, and their ends are reported again.
 WAIT_AGAIN = """update everpoll_tasks as m set has_told = 0 where m.then_id is not null and m.then_id = :id
     and exists (select 1 from everpoll_tasks t where t.id = :id and t.takes = 'end')"""
 BLOCK = f"""update everpoll_tasks set blockers = :members, line = {BLOCKED_LINE}, due_at = created_at
@@ -70,7 +70,7 @@ RELEASE_SET_ASIDE = f"""update everpoll_tasks set due_at = min(due_at, created_a
 
 
 def cancel(con: Connection, now: int, task_id: int, note: str) -> TaskState | None:
-    """End a queued task, or ask a running one, or one that cancels itself, to end; return its state after that."""
+    """End a queued task; request the end of one that runs or cancels itself. Return its state after that."""
     live = con.execute(LIVE, (task_id,)).fetchone()
     if live is None:
         ended: tuple[TaskState] | None = con.execute(ENDED, (task_id,)).fetchone()
@@ -78,7 +78,7 @@ def cancel(con: Connection, now: int, task_id: int, note: str) -> TaskState | No
     sequence, is_leased, cancels_itself = live
     entry = trail_entry(note, now, "")
     state: TaskState = "running" if is_leased else "queued" if cancels_itself else "canceled"
-    _tell(con, now, task_id, with_state(note, state))
+    _add_event(con, now, task_id, with_state(note, state))
     if cancels_itself:
         con.execute(ASK, {"id": task_id, "now": now, "entry": entry})
     elif is_leased:
@@ -89,8 +89,8 @@ def cancel(con: Connection, now: int, task_id: int, note: str) -> TaskState | No
     return state
 
 
-def _tell(con: Connection, now: int, task_id: int, body: str) -> None:
-    """Write to the feed what is done to a live task."""
+def _add_event(con: Connection, now: int, task_id: int, body: str) -> None:
+    """Write an operation on a live task to the feed."""
     feed.add(con, now, [(task_id, (NewEvent(UNNUMBERED, body),))])
 
 
@@ -118,12 +118,12 @@ def _revised(con: Connection, now: int, revision: Revision) -> int | None:
         con.execute(REVISE_ARGS if revision.keeps_due else REVISE, bound)
         if revision.note is not None:
             con.execute(REMEMBER, {"id": task_id, "entry": trail_entry(revision.note, now, "")})
-            _tell(con, now, task_id, revision.note)
+            _add_event(con, now, task_id, revision.note)
     return task_id
 
 
 def has_set_aside(con: Connection) -> bool:
-    """Return whether a task may be set aside."""
+    """Return True if some task may be set aside."""
     return bool(con.execute(HAS_SET_ASIDE).fetchone()[0])
 
 
@@ -145,12 +145,12 @@ def retry(con: Connection, now: int, task_id: int, note: str) -> Retried:
     con.execute(FORGET, (task_id,))
     if members := con.execute(WAIT_AGAIN, {"id": task_id}).rowcount:
         con.execute(BLOCK, {"id": task_id, "members": members})
-    _tell(con, now, task_id, note)
+    _add_event(con, now, task_id, note)
     return Retried("queued")
 
 
 def delete(con: Connection, now: int, task_id: int, note: str) -> Deleted:
-    """Forget an ended task; the event stays."""
+    """Delete an ended task; its events stay."""
     ended = con.execute(OF_ENDED, (task_id,)).fetchone()
     if ended is None:
         return "live" if con.execute(LIVE, (task_id,)).fetchone() else "unknown"
@@ -162,7 +162,7 @@ def delete(con: Connection, now: int, task_id: int, note: str) -> Deleted:
 
 
 def progress(con: Connection, incarnation: int, task_id: int, sequence: int, text: str) -> bool:
-    """Store it, if the task still is held."""
+    """Store the progress if the task is still leased."""
     return con.execute(PROGRESS, (text, task_id, incarnation, sequence)).rowcount == 1
 
 

@@ -166,7 +166,7 @@ class SqliteStore:
         await self._workers.sign_off(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
-        """See the contract. A caller that is canceled meanwhile leases nothing: what it got is handed back."""
+        """See the contract. If the caller is canceled meanwhile, the leased tasks are handed back."""
         return await self._workers.lease(incarnation, rooms, most)
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
@@ -236,7 +236,7 @@ class SqliteStore:
         *,
         wakes: bool = False,
     ) -> list[T]:
-        """Do it to each task, BATCH_LIMIT in one transaction; `impossible` for what cannot be an id."""
+        """Call `act` for each task, BATCH_LIMIT in one transaction; the answer for an invalid id is `impossible`."""
 
         def batch(con: Connection, some: Sequence[tuple[int, str]]) -> list[T]:
             return [act(con, *one) if _is_possible(one[0]) else impossible for one in some]
@@ -373,7 +373,7 @@ class SqliteStore:
         self._lanes.unlisten(on_wake)
 
     async def back_off(self, delay_s: float) -> None:
-        """See the contract. A file is tried by each part for itself: that costs next to nothing."""
+        """See the contract. For a file, each part of the process waits and tries alone, which costs little."""
         await asyncio.sleep(delay_s)
 
     def heartbeat_connection(self) -> SqliteHeartbeatConnection:
@@ -389,5 +389,5 @@ class SqliteStore:
 
 
 def _is_possible(task_id: int) -> bool:
-    """Return whether SQLite could have given such an id."""
+    """Return True if this can be an id of SQLite."""
     return 0 < task_id <= LARGEST_ID

@@ -1,6 +1,6 @@
-"""Keys that are taken: the ended task that still answers, and the queued task that takes what another enqueue brings.
+"""Taken keys: ended tasks that still have their key, and queued tasks that another enqueue replaces.
 
-All inside the writer's transaction: no other connection changes the holder of a key between a look and a write.
+All inside the writer's transaction: no other connection can change the holder of a key between the check and the write.
 """
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
@@ -15,7 +15,7 @@ from everpoll.stores.task_events import REPLACED
 
 ENDED = """select id from everpoll_history indexed by everpoll_history_key
     where indexed = 1 and kind = ? and key = ? and created_at > ? order by ended_at desc, id desc limit 1"""
-# A task that takes what others bring has its arguments in part from them: it goes on, as a running one does.
+# A task that takes the result of other tasks has some of its arguments from them: it goes on, like a running one.
 OF_KEY = (
     "select id, is_leased or takes is not null, trail ->> '$[#-1].what' from everpoll_tasks where key = ? and kind = ?"
 )
@@ -31,16 +31,16 @@ REPLACE = f"""update everpoll_tasks as t set
 
 
 class Replaced(NamedTuple):
-    """What became of the live task that has the key."""
+    """The result for the live task that had the key."""
 
     task_id: int | None = None
-    """It was queued, and has taken the place of the new task."""
+    """The id of the queued task that got the values of the new one."""
     has_let_go: bool = False
-    """It runs, or takes what other tasks bring, and goes on without the key."""
+    """True if the task runs, or takes results of other tasks, and goes on without the key."""
 
 
 def ended(con: Connection, now: int, row: Row, special: Special) -> int | None:
-    """Return the task that has ended and still answers for the key."""
+    """Return the ended task that still has the key."""
     if special.once:
         since = -1
     elif special.unique is not None and special.unique.for_s is not None:
@@ -52,7 +52,7 @@ def ended(con: Connection, now: int, row: Row, special: Special) -> int | None:
 
 
 def replace(con: Connection, now: int, row: Row, line: int) -> Replaced:
-    """Make the queued task that has the key what it would be if it were enqueued now."""
+    """Replace the values of the queued task that has the key."""
     found = con.execute(OF_KEY, (row.key, row.kind)).fetchone()
     if found is None:
         return Replaced()

@@ -1,6 +1,6 @@
-"""What the workers of one process do on a SQLite store: sign on, lease, settle, sign off.
+"""Workers of one process on a SQLite store: sign on, lease, settle, sign off.
 
-Between their looks it remembers whether the last one found something, when limits are to be visited again, and which
+Between their polls it remembers whether the last one found something, when limits are to be visited again, and which
 tasks with a limit they hold.
 """
 
@@ -13,7 +13,7 @@ from everpoll.drivers.sqlite.lane import Op
 from everpoll.drivers.wake import Wake
 from everpoll.stores.fleet import WorkerCard
 from everpoll.stores.leases import LEASE_LIMIT, Again, Lease, Leased, Settlement
-from everpoll.stores.limit_looks import LimitLooks
+from everpoll.stores.limit_visits import LimitVisits
 from everpoll.stores.sqlite import leasing, rescue, settling
 from everpoll.stores.sqlite.clock import Instants, microseconds
 from everpoll.stores.sqlite.lanes import Lanes
@@ -29,10 +29,10 @@ class Workers:
         self._now = instants.wall_us
         self._found = False
         self._is_heavy = False
-        self._limit_looks = LimitLooks()
+        self._limit_visits = LimitVisits()
         self._cards: dict[int, WorkerCard] = {}
         self._limited: set[int] = set()
-        """The tasks with a limit that these workers hold: their end lets others of the limit start."""
+        """The leased tasks with a limit: when one ends, another task of the limit may start."""
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""
@@ -45,50 +45,50 @@ class Workers:
         self._cards.pop(incarnation, None)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
-        """See the contract. A caller that is canceled meanwhile leases nothing: what it got is handed back."""
-        look = self._look(incarnation, rooms, most)
-        looked = await self._lanes.write(
+        """See the contract. If the caller is canceled meanwhile, the leased tasks are handed back."""
+        poll = self._poll(incarnation, rooms, most)
+        polled = await self._lanes.write(
             Op(
-                lambda con: leasing.lease(con, self._now(), look),
-                # If the look before brought something, this one probably does, too: it does not ask first.
-                peek=None if self._found else lambda con: leasing.peek(con, self._now(), look),
-                unwanted=lambda looked: self._hand_back(incarnation, looked.leased.leases),
+                lambda con: leasing.lease(con, self._now(), poll),
+                # If the poll before found tasks, this one probably does, too, and does not check first.
+                peek=None if self._found else lambda con: leasing.peek(con, self._now(), poll),
+                unwanted=lambda polled: self._hand_back(incarnation, polled.leased.leases),
             )
         )
-        leased = looked.leased
-        self._remember(looked, look)
+        leased = polled.leased
+        self._remember(polled, poll)
         self._found = bool(leased.leases)
         self._is_heavy = (
-            not leased.is_all and leased.next_due_s is None and len(leased.leases) < look.limit(LEASE_LIMIT)
+            not leased.is_all and leased.next_due_s is None and len(leased.leases) < poll.limit(LEASE_LIMIT)
         )
         return leased
 
-    def _look(self, incarnation: int, rooms: dict[str, int], most: int) -> leasing.Look:
-        looks, card = self._limit_looks, self._cards.get(incarnation)
-        aging_s = None if card is None or not looks.asks_aged(card.aging_s) else card.aging_s
-        return leasing.Look(
+    def _poll(self, incarnation: int, rooms: dict[str, int], most: int) -> leasing.Poll:
+        visits, card = self._limit_visits, self._cards.get(incarnation)
+        aging_s = None if card is None or not visits.asks_aged(card.aging_s) else card.aging_s
+        return leasing.Poll(
             incarnation,
             dict(rooms),
             most,
             self._is_heavy,
             {} if card is None else card.limits,
-            looks.are_due(is_aged=aging_s is not None),
-            looks.turns,
+            visits.are_due(is_aged=aging_s is not None),
+            visits.turns,
             None if aging_s is None else microseconds(aging_s),
-            looks.aged_after,
+            visits.aged_after,
         )
 
-    def _remember(self, looked: leasing.Looked, look: leasing.Look) -> None:
-        looks = self._limit_looks
-        looks.looked(len(looked.leased.leases), look.limit(LEASE_LIMIT), started=looked.started)
-        if look.aging_us is not None:
-            looks.asked_aged(look.aging_us / 1e6, found=looked.has_aged)
-        if looked.visited is not None:
-            if look.aging_us is not None:
-                looks.aged_after = looked.aged_after
-            looks.visited(looked.visited, looked.started, looked.took_s)
-            looks.turns.update(looked.turns)
-            self._limited.update(one.id for one in looked.leased.leases if one.limit_key is not None)
+    def _remember(self, polled: leasing.Polled, poll: leasing.Poll) -> None:
+        visits = self._limit_visits
+        visits.polled(len(polled.leased.leases), poll.limit(LEASE_LIMIT), started=polled.started)
+        if poll.aging_us is not None:
+            visits.asked_aged(poll.aging_us / 1e6, found=polled.has_aged)
+        if polled.visited is not None:
+            if poll.aging_us is not None:
+                visits.aged_after = polled.aged_after
+            visits.visited(polled.visited, polled.started, polled.took_s)
+            visits.turns.update(polled.turns)
+            self._limited.update(one.id for one in polled.leased.leases if one.limit_key is not None)
 
     def _hand_back(self, incarnation: int, leases: Sequence[Lease]) -> None:
         if leases and self._lanes.writer is not None:
@@ -132,5 +132,5 @@ class Workers:
 def _note_failure(handing: "asyncio.Future[set[int]]") -> None:
     if not handing.cancelled() and (error := handing.exception()) is not None:
         logger.warning(
-            "what was leased for a canceled caller could not be handed back, and waits for rescue: %s", error
+            "tasks leased for a canceled caller could not be handed back, and wait for the rescue: %s", error
         )

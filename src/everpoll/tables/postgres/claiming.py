@@ -24,7 +24,7 @@ REFUSED = (asyncpg.PostgresError, BadInput)
 
 Such a statement has changed nothing, and may be tried for fewer rows. An outage or a missing column is none of these:
 see `drivers.postgres.faults`."""
-SECOND_LOOK_S = 60.0
+SECOND_CHECK_S = 60.0
 """A statement may reach the server late, by a connection that broke: so doubts are checked twice."""
 
 
@@ -50,7 +50,7 @@ class Doubts:
     def begin(self) -> None:
         """Note that a claim may be committed without an answer."""
         now = self._clock()
-        self._due_at = [now, now + SECOND_LOOK_S]
+        self._due_at = [now, now + SECOND_CHECK_S]
 
     def connected(self) -> None:
         """Note a new connection: answers on the old one may be lost. One look finds all rows of such claims."""

@@ -9,13 +9,13 @@
 --
 -- asks_waiting: waiting tasks whose time has come are made ready first, so that they take their place in the order of
 -- this very call, and the next due time is returned. waits_from[i]: before this, nothing waits in wanted[i]; done_until
--- says how far that is true now. Looks in the middle of a long drain do not ask this, because the answer costs as much
+-- says how far that is true now. Polls in the middle of a long drain do not ask this, because the answer costs as much
 -- as leasing twenty rows.
 --
 -- Waiting tasks that are due are leased as they are (is_direct) where no task is ready, they are all of one queue and
 -- none has a priority: then their order is that of their due times. That saves making them ready first, which writes
 -- every index (measured: 30 of 80 us a task that has a key and a memory). A task that counts for a limit is left, and the
--- next look, which meets it first, makes it ready. A task leased in this way stays in tasks_waiting until it is settled,
+-- next poll, which meets it first, makes it ready. A task leased in this way stays in tasks_waiting until it is settled,
 -- so what reads that index steps over leased rows.
 --
 -- In such a run, while settlements follow one another (is_settling), the commit does not wait for the log to reach the
@@ -23,11 +23,11 @@
 -- lease; then the worker takes it again (recover), or another worker does, and the first one's result is lost (measured:
 -- a drain by 50 slots is 1.3 x as fast).
 --
--- asks_limits: tasks that count for a limit are looked for as well (limited.sql), and those that may start take their place
+-- asks_limits: tasks that count for a limit are polled as well (limited.sql), and those that may start take their place
 -- in the order of this call. Their leases always wait for the disk: a server that forgot one in a crash would start another.
 -- aging_s: tasks that have been due for longer come first, and then this call brings none without a limit that have not
 -- been; has_aged: some were found. Null: it does not ask for them. aged_after, aged_last: up to which key of a limit the
--- last such look went, and this one.
+-- last such poll went, and this one.
 --
 -- Paused queues are left out, also of the next due time: so a fleet whose queues are all paused rests.
 --
@@ -133,7 +133,7 @@ begin
         if is_direct then
             due_room := least(room, rooms[array_position(wanted, due_queues[1])]);
         elsif cardinality(wanted) > 16 or next_at <= now() then
-            -- Twice what this look can take, so that neither looks nor promotions wait for each other for long.
+            -- Twice what this poll can take, so that neither polls nor promotions wait for each other for long.
             select p.next_at, p.promoted,
                    case when p.is_all then wanted else p.done_queues end,
                    case when p.is_all then array_fill(now(), array[cardinality(wanted)]) else p.done_until end,
@@ -211,7 +211,7 @@ begin
         extra := extra || aged.places[:least(left_over, everpoll.fitting(aged.bytes, most_bytes - extra_bytes))];
         left_over := 0;
     elsif are_more_aged then
-        left_over := 0;  -- for the next look, which follows at once
+        left_over := 0;  -- for the next poll, which follows at once
     end if;
     if started = 0 and is_settling and not asks_waiting then
         perform set_config('synchronous_commit', 'off', true);
@@ -294,7 +294,7 @@ begin
     is_cut := coalesce(is_cut, false);
     has_more := false;
     if started > 0 then
-        -- Two conditions: where no look has asked about limits, the record has no fields.
+        -- Two conditions: where no poll has asked about limits, the record has no fields.
         if cardinality(array_remove(limited.rates, null)) > 0 then
             perform everpoll.note_starts(limited.keys[:started], limited.rates[:started]);
         end if;
@@ -303,7 +303,7 @@ begin
         -- More may be due in this queue: what lies before the last one is leased.
         done_until[array_position(done_queues, due_queues[1])] := coalesce(last_due, due_from[1]);
         if found_ids < room and not is_cut then
-            -- The queue has no room for more. A slot that becomes free brings the next look; due tasks must not.
+            -- The queue has no room for more. A slot that becomes free brings the next poll; due tasks must not.
             select min(n.due_at) into next_at from unnest(wanted) q(queue) cross join lateral (
                 select t.due_at from everpoll.tasks t
                 where t.line = 1 and t.queue = q.queue and t.due_at > now() order by t.queue, t.due_at limit 1) n;
@@ -313,7 +313,7 @@ begin
             select t.due_at from everpoll.tasks t
             where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and not t.is_leased
             order by t.queue, t.due_at limit 1) n;
-        -- What is left and due, other transactions have locked; or it has a limit, and the next look makes it ready.
+        -- What is left and due, other transactions have locked; or it has a limit, and the next poll makes it ready.
         has_more := coalesce(next_at <= now(), false);
         if has_more then
             done_until[array_position(done_queues, due_queues[1])] := next_at;
@@ -337,7 +337,7 @@ begin
         has_more := has_more or are_limits_cut;
         next_due_s := extract(epoch from least(next_at, opens_at) - clock_timestamp());
         -- A task that fell due during this call is due in a moment. A value below 0 means due but not available, after
-        -- which callers rest for 50 ms (measured at 2,000 looks a second: looks were 39 ms late in the median).
+        -- which callers rest for 50 ms (measured at 2,000 polls a second: polls were 39 ms late in the median).
         if least(next_at, opens_at) > now() then next_due_s := greatest(next_due_s, 0.0005); end if;
         -- A running task may end in another process, which sends no notification.
         if visited > 0 then next_due_s := least(next_due_s, 1.0); end if;

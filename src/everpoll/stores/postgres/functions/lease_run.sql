@@ -1,5 +1,5 @@
 -- Leases up to `room` tasks of one queue in the middle of a run of full batches: `lease` without everything that such a
--- look does not ask. It asks for no waiting tasks, no limits and no aged tasks, and knows one queue (measured: 50 tasks
+-- poll does not ask. It asks for no waiting tasks, no limits and no aged tasks, and knows one queue (measured: 50 tasks
 -- take 380 us of the server in place of 490).
 --
 -- Its promises are those of `lease`: same order, same locks, same fences. Where it cannot keep them (is_left: a queue is

@@ -25,23 +25,23 @@ $$;
 --
 --   rank by rank ──▶ key by key, from the next in turn on ──▶ how many more may run, how many more may start
 --
--- A look for aged tasks first visits all ranks in parallel, one key of each after the other, so that no rank delays the
--- tasks of another; it prefers the keys with the oldest first task. The next such look continues after these keys
+-- A poll for aged tasks first visits all ranks in parallel, one key of each after the other, so that no rank delays the
+-- tasks of another; it prefers the keys with the oldest first task. The next such poll continues after these keys
 -- (aged_after). Where all due tasks have one priority, no task ages, and keys go on taking turns.
 --
 -- The function first visits up to `visits` keys without locks; with one rank in one queue it stops once it has enough.
--- Then it locks the keys that seem to have room (advisory locks; it skips keys that another look has locked). Only then,
--- in a later snapshot, it counts what runs and takes tasks: so the count includes all leases of earlier looks.
+-- Then it locks the keys that seem to have room (advisory locks; it skips keys that another poll has locked). Only then,
+-- in a later snapshot, it counts what runs and takes tasks: so the count includes all leases of earlier polls.
 --
--- Of each key a look takes a sixteenth of what it wants, where it can: so it visits and locks few keys, and looks of
--- several workers seldom want the same ones. A look of up to 16 tasks takes one of each key.
+-- Of each key a poll takes a sixteenth of what it wants, where it can: so it visits and locks few keys, and polls of
+-- several workers seldom want the same ones. A poll of up to 16 tasks takes one of each key.
 --   rule_*: the limits of the caller's own code, by name of the task; they replace those that the task was enqueued with.
 --   turn_*: by queue, the key that was served last. turns: in which order the keys of these tasks were served. last_*: the
 --   key that was visited last, where there were more.
 --   range_*: where ready tasks are; of those only as many limited tasks are taken as come before them. aged_*: ready tasks
 --   that have waited too long, which come before all others.
 --   opens_at: when the first rate that is in the way of a task allows the next start.
---   is_cut: more may be startable; keys were left out, or locked by other looks.
+--   is_cut: more may be startable; keys were left out, or locked by other polls.
 --   has_aged, are_more_aged: some of these have waited too long; more of such may be startable.
 create function everpoll.startable(most_tasks int, wanted text[], rooms int[], visits int, turn_queues text[],
     turn_keys text[], rule_names text[], rule_running int[], rule_starts int[], rule_per_s float8[],
@@ -136,7 +136,7 @@ begin
           from opened_first o;
         aged_opened := coalesce(cardinality(open_keys), 0);
         if aged_opened > 0 then
-            -- This look takes nothing else, and another one follows.
+            -- This poll takes nothing else, and another one follows.
             is_cut := true;
             aged_until := aged_before;
         end if;
@@ -192,7 +192,7 @@ begin
                   from roomy m;
                 visited := visited + seen;
                 opens_at := least(opens_at, found_opens);
-                -- Other looks hold the locks of some keys: the keys after them take their place.
+                -- Other polls hold the locks of some keys: the keys after them take their place.
                 for place in 1 .. coalesce(cardinality(found_keys), 0) loop
                     is_enough := opened >= 64 or is_one_line and startable_tasks >= most_tasks;
                     exit when is_enough;
@@ -235,9 +235,9 @@ begin
         opened := cardinality(open_keys);
     end if;
 
-    -- Later than every start that a look before this one has noted under the same lock.
+    -- Later than every start that a poll before this one has noted under the same lock.
     asked_at := clock_timestamp();
-    -- No more rows are locked than can be leased: of each key an even share. Where keys have less, another look follows.
+    -- No more rows are locked than can be leased: of each key an even share. Where keys have less, another poll follows.
     share := greatest(quantum, ceil(most_tasks::float8 / opened)::int);
     with locked as materialized (
         select u.*, f.room from unnest(open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s)
@@ -299,7 +299,7 @@ begin
 end $$;
 
 -- The priorities that ready tasks have in these ranges, at most 100 a queue: found by a jump from one to the next in the
--- index, which begins at the mark of each range and not before it. So no look reads the entries of tasks that have ended.
+-- index, which begins at the mark of each range and not before it. So no poll reads the entries of tasks that have ended.
 -- has_several: these tasks, and those that wait for a limit, have more than one priority.
 create function everpoll.due_ranks(wanted text[], rooms int[], range_queues text[], ranks_from int[],
     dues_from timestamptz[], ranks_to bigint[], out queues text[], out ranks int[], out dues timestamptz[],
@@ -414,7 +414,7 @@ begin
          where t.line = 3 and t.queue = l.queue and t.rank = l.rank and t.limit_key = its_key limit most) one;
 end $$;
 
--- How many of these payloads one look returns: the first one, and those after it that fit.
+-- How many of these payloads one poll returns: the first one, and those after it that fit.
 create function everpoll.fitting(bytes int[], most_bytes bigint, out fits int)
 language sql immutable as $$
     select count(*)::int from (
