@@ -69,14 +69,15 @@ class BeatSender:
         listeners: Listeners,
         publish: Callable[[HeartbeatConnection], None] = publish_nothing,
     ) -> None:
-        self.publish = publish
-        """Tells the store more about this worker, after a beat; never raises."""
+        self._publish = publish
+        self._connection: HeartbeatConnection | None = None
         self._incarnation = incarnation
         self._timing = timing
         self._running = running
         self._clock = clock
         self._listeners = listeners
-        self._warnings = RepeatedWarnings(logger, "the rescue", clock)
+        self._warnings = RepeatedWarnings(logger, "the heartbeat", clock)
+        self._rescue_warnings = RepeatedWarnings(logger, "the rescue", clock)
         self._observations = Observations()
         self.heard_at = clock()
         """When the last beat that was answered was sent: the answer may have been slow, and the lease counts from
@@ -93,6 +94,33 @@ class BeatSender:
         """True if the worker must not go on: it was declared dead, or has had no answer for too long."""
         return self.is_over or self.silence_s >= self._timing.fence_s
 
+    def try_beat(self, connect: Callable[[], HeartbeatConnection]) -> float:
+        """Beat, over a new connection if the last one failed; return the seconds until the next beat. Never raises."""
+        try:
+            self._connection = self._connection or connect()
+            wait_s = self.beat(self._connection)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
+            self._warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
+            self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
+            self._close()
+            return self._timing.retry_s
+        self._warnings.works()
+        return wait_s
+
+    def end(self) -> None:
+        """Publish what was counted since the last beat, unless the database is away, and close the connection."""
+        if self._connection is not None and not self.is_fenced:
+            self._publish(self._connection)
+        self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except Exception:
+                logger.debug("closing the heartbeat's connection failed", exc_info=True)
+
     def beat(self, connection: HeartbeatConnection) -> float:
         """Beat once; return the seconds until the next beat is due. Errors of the connection pass through."""
         running, overdue = self._running()
@@ -108,7 +136,7 @@ class BeatSender:
         self._observations = verdict.observations
         if verdict.dead or overdue or beat.has_leftovers:
             self._rescue(connection, verdict.dead, overdue)
-        self.publish(connection)
+        self._publish(connection)
         # Counted from when this beat was sent: after a slow answer the next one would come too late for the fence.
         wait_s = asked_at + self._timing.beat_s - self._clock()
         return max(0.0, wait_s if verdict.check_again_s is None else min(wait_s, verdict.check_again_s))
@@ -121,9 +149,9 @@ class BeatSender:
         except Exception as error:  # noqa: BLE001 - the next beat rescues; this one was answered
             self._listeners.on_failure(f"rescue: {type(error).__name__}: {error}")
             what = "rescue failed: %s: %s; the next heartbeat tries again"
-            self._warnings.failed(error, what, type(error).__name__, error)
+            self._rescue_warnings.failed(error, what, type(error).__name__, error)
         else:
-            self._warnings.works()
+            self._rescue_warnings.works()
             if rescued.tasks:
                 self._listeners.on_rescue(rescued)
 

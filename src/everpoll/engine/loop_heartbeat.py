@@ -6,18 +6,14 @@ Used only for stores with `beats_in_loop`, which serve tests under a virtual clo
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Sequence
 
-from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.beat_sender import BeatSender, Fences, HeartbeatTiming, Listeners, publish_nothing
 from everpoll.stores.contract import HeartbeatConnection
 
-logger = logging.getLogger("everpoll.engine")
-
 
 class LoopHeartbeat:
-    """Beats for one incarnation until it is stopped or declared dead."""
+    """Beats in the event loop, for one incarnation until it is stopped or declared dead."""
 
     def __init__(
         self,
@@ -28,8 +24,7 @@ class LoopHeartbeat:
         listeners: Listeners,
         publish: Callable[[HeartbeatConnection], None] = publish_nothing,
     ) -> None:
-        self._connection = connect()
-        self._timing = timing
+        self._connect = connect
         self._listeners = listeners
         self.sender = BeatSender(incarnation, timing, running, asyncio.get_running_loop().time, listeners, publish)
         self._nudged = asyncio.Event()
@@ -48,21 +43,13 @@ class LoopHeartbeat:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
-            self.sender.publish(self._connection)
-        self._connection.close()
+        self.sender.end()
 
     async def _beat(self) -> None:
-        warnings = RepeatedWarnings(logger, "the heartbeat", event_loop_time)
         while not self.sender.is_over:
-            try:
-                wait_s = self.sender.beat(self._connection)
-                warnings.works()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
-                warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
-                self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
-                wait_s = self._timing.retry_s
-                if self.sender.is_fenced:
-                    self._listeners.on_silence(self.sender.silence_s)
+            wait_s = self.sender.try_beat(self._connect)
+            if self.sender.is_fenced and not self.sender.is_over:
+                self._listeners.on_silence(self.sender.silence_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._nudged.wait()
