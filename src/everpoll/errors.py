@@ -188,4 +188,4 @@ class NothingLeftToWait(EverpollError):
 
 
 class EverpollWarning(UserWarning):
-    """It works, but probably not as intended."""
+    """A warning: the program works, but probably not as its author intended."""

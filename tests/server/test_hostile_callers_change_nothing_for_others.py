@@ -9,10 +9,11 @@ import httpx
 import pytest
 
 from everpoll import Everpoll
-from everpoll.server import asgi, reading
+from everpoll.server import asgi, reading, silent_connections
 from everpoll.server.answers import encoded
 from everpoll.server.route import ApiCall
 from everpoll.server.route_table import ROUTES
+from everpoll.server.silent_connections import SilentConnections
 from server.site import TOKEN, Site, example_app, site
 
 
@@ -165,6 +166,59 @@ async def test_a_path_beside_the_mount_is_not_one_below_it() -> None:
         for path in (*beside, "/x/..%2Fpolls/api/loops", "//polls/api/loops", "/polls//api/loops"):
             assert (await http.get(path)).status_code == 404, path
     await app.close()
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+@pytest.mark.parametrize("text", [b"", b"GET", b"GET /health HTTP/1.1\r\nHost: localh"])
+async def test_a_request_that_does_not_come_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, before: bytes, text: bytes
+) -> None:
+    """Neither the first of a connection nor a later one; callers without a token can open connections, too."""
+    monkeypatch.setattr(silent_connections, "REQUEST_S", 0.1)
+    monkeypatch.setattr(silent_connections, "LOOK_S", 0.05)
+    async with site(example_app("memory://"), works=False) as here:
+        try:
+            answer = await _sent(here, before + text)
+        except ConnectionResetError:
+            answer = before
+        assert answer.startswith(b"HTTP/1.1 200 ") or answer == before
+
+
+class _Cycle:
+    """A request of a connection."""
+
+    def __init__(self, response_complete: bool) -> None:
+        self.response_complete = response_complete
+
+
+class _Transport(asyncio.BaseTransport):
+    """A transport that tells whether it was closed."""
+
+    _is_closing = False
+
+    def close(self) -> None:
+        self._is_closing = True
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+
+class _Connection:
+    """A connection as uvicorn has it."""
+
+    def __init__(self, cycle: _Cycle | None) -> None:
+        self.cycle = cycle
+        self.transport = _Transport()
+
+
+def test_a_connection_with_requests_or_an_answer_under_way_stays() -> None:
+    """What counts is the time since the last request, and a stream is an answer under way."""
+    busy, streaming, silent = (_Connection(one) for one in (_Cycle(True), _Cycle(False), None))
+    watch = SilentConnections([busy, streaming, silent])
+    for now in range(0, 60, 5):
+        busy.cycle = _Cycle(True)
+        watch.look(float(now))
+    assert [one.transport.is_closing() for one in (busy, streaming, silent)] == [False, False, True]
 
 
 async def _sent(here: Site, text: bytes) -> bytes:

@@ -22,7 +22,7 @@ const HEED_MS = 1000;
 const NO_VALUE = Symbol("no value");
 
 /** What a loop needs of the registry that holds it. */
-export interface Surroundings {
+export interface LoopHost {
   readonly clock: Clock;
   readonly chance: () => number;
   readonly log: Log;
@@ -40,7 +40,7 @@ export type Snapshot = LoopState & {
 
 export class Loop {
   readonly name: string;
-  readonly #around: Surroundings;
+  readonly #host: LoopHost;
   #registration: Registration;
   #state: LoopState;
   #snapshot: Snapshot | null = null;
@@ -53,9 +53,9 @@ export class Loop {
   readonly #listeners = new Set<(state: Snapshot) => void>();
 
   /** @internal Loops are made by `Loops.add`. */
-  constructor(name: string, registration: Registration, around: Surroundings) {
+  constructor(name: string, registration: Registration, host: LoopHost) {
     this.name = name;
-    this.#around = around;
+    this.#host = host;
     this.#registration = registration;
     this.#state = initial(registration.policy);
   }
@@ -136,7 +136,7 @@ export class Loop {
 
   /** Remove this loop. A run under way gets the grace period to end, then its signal is aborted. */
   close(grace: Duration = "0s"): Promise<void> {
-    return this.#around.remove(this.name, grace);
+    return this.#host.remove(this.name, grace);
   }
 
   /** @internal For the registry: tell the loop what happened. */
@@ -168,7 +168,7 @@ export class Loop {
   }
 
   #step(event: LoopEvent, condition: Promise<unknown> | null = null): Effect {
-    const { clock, chance, log } = this.#around;
+    const { clock, chance, log } = this.#host;
     const before = this.#state;
     const [after, effect] = reduce(this.#registration.policy, before, event, clock.now(), chance());
     if (after === before) return effect;
@@ -190,7 +190,7 @@ export class Loop {
     this.#disarm = null;
     this.#armedFor = due;
     if (due === null) return;
-    const { clock } = this.#around;
+    const { clock } = this.#host;
     // Rounded up, so that the timer does not fire early; a rounding error is not a millisecond.
     const delayMs = Math.ceil((due - clock.now()) * 1000 - 1e-6);
     this.#disarm = clock.timer(() => this.#fired(), Math.min(Math.max(0, delayMs), LONGEST_TIMER_MS));
@@ -200,7 +200,7 @@ export class Loop {
     const due = this.#armedFor;
     this.#armedFor = this.#disarm = null;
     // Timers may fire a little early, and a deadline beyond 24 days takes several of them.
-    if (due !== null && this.#around.clock.now() < due) this.#arm();
+    if (due !== null && this.#host.clock.now() < due) this.#arm();
     else this.#tick();
   }
 
@@ -235,7 +235,7 @@ export class Loop {
 
   async #execute(run: Run, condition: Promise<unknown> | null): Promise<void> {
     const { timeoutS } = run.registration.policy;
-    const cancelTimer = timeoutS === null ? null : this.#around.clock.timer(() => this.#timedOut(run), timeoutS * 1000);
+    const cancelTimer = timeoutS === null ? null : this.#host.clock.timer(() => this.#timedOut(run), timeoutS * 1000);
     const outcome = await this.#outcome(run, condition);
     cancelTimer?.();
     this.#ended(run, run.hasTimedOut ? TIMED_OUT : outcome);
@@ -256,7 +256,7 @@ export class Loop {
     } catch (error) {
       if (!(error instanceof Error) || error.name !== "AbortError") return failure(textOf(error));
       if (!signal.aborted) {
-        this.#around.log.warn(`loop "${this.name}": its function threw an AbortError of its own; not counted`);
+        this.#host.log.warn(`loop "${this.name}": its function threw an AbortError of its own; not counted`);
       }
       return CANCELED;
     }
@@ -269,7 +269,7 @@ export class Loop {
     if (outcome === null) {
       if (!this.#hasWarned) {
         this.#hasWarned = true;
-        this.#around.log.warn(
+        this.#host.log.warn(
           `loop "${this.name}" returned a ${typeof result}, which counts as success. Return nothing or true for ` +
             "success, false for failure, or ok(value), failed(reason), snooze(delay), stop(reason)",
         );
@@ -288,8 +288,8 @@ export class Loop {
 
   #timedOut(run: Run): void {
     run.hasTimedOut = true;
-    const cancelWarning = this.#around.clock.timer(() => {
-      this.#around.log.warn(
+    const cancelWarning = this.#host.clock.timer(() => {
+      this.#host.log.warn(
         `loop "${this.name}": its function goes on after its timeout, and no run begins until it returns: ` +
           "let it heed its signal, as in fetch(url, { signal })",
       );
@@ -311,13 +311,13 @@ export class Loop {
     }
     run.answer?.give(outcome);
     run.over.give(outcome);
-    this.#around.ended(this);
+    this.#host.ended(this);
   }
 
   #hook(run: Run, outcome: Outcome): void {
     const hook = run.registration.options.onOutcome;
     if (hook === undefined) return;
-    guarded(() => hook(outcome), this.#around.log, `loop "${this.name}": its onOutcome threw; the outcome stands`);
+    guarded(() => hook(outcome), this.#host.log, `loop "${this.name}": its onOutcome threw; the outcome stands`);
   }
 
   #skipped(): Outcome {
@@ -326,7 +326,7 @@ export class Loop {
   }
 
   #onWall(instant: number | null): Date | null {
-    const { clock } = this.#around;
+    const { clock } = this.#host;
     return instant === null ? null : new Date(clock.wall() + (instant - clock.now()) * 1000);
   }
 }

@@ -5,7 +5,7 @@ from everpoll.policy import flaw_of, shown
 from everpoll.stores.contract import encode
 
 ACTOR_LIMIT = 200
-"""In characters."""
+"""The longest name of an actor, in characters."""
 
 
 def checked_actor(by: str) -> str:

@@ -76,8 +76,8 @@ class BeatSender:
         self._running = running
         self._clock = clock
         self._listeners = listeners
-        self._warnings = RepeatedWarnings(logger, "the heartbeat", clock)
-        self._rescue_warnings = RepeatedWarnings(logger, "the rescue", clock)
+        self._failed_beats = RepeatedWarnings(logger, "the heartbeat", clock)
+        self._failed_rescues = RepeatedWarnings(logger, "the rescue", clock)
         self._observations = Observations()
         self.heard_at = clock()
         """When the last beat that was answered was sent: the answer may have been slow, and the lease counts from
@@ -100,11 +100,11 @@ class BeatSender:
             self._connection = self._connection or connect()
             wait_s = self.beat(self._connection)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
-            self._warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
+            self._failed_beats.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
             self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
             self._close()
             return self._timing.retry_s
-        self._warnings.works()
+        self._failed_beats.works()
         return wait_s
 
     def end(self) -> None:
@@ -149,9 +149,9 @@ class BeatSender:
         except Exception as error:  # noqa: BLE001 - the next beat rescues; this one was answered
             self._listeners.on_failure(f"rescue: {type(error).__name__}: {error}")
             what = "rescue failed: %s: %s; the next heartbeat tries again"
-            self._rescue_warnings.failed(error, what, type(error).__name__, error)
+            self._failed_rescues.failed(error, what, type(error).__name__, error)
         else:
-            self._rescue_warnings.works()
+            self._failed_rescues.works()
             if rescued.tasks:
                 self._listeners.on_rescue(rescued)
 

@@ -39,10 +39,10 @@ class Heartbeat:
         self._event_loop = asyncio.get_running_loop()
         self._listeners = listeners
         listeners_in_loop = Listeners(
-            lambda beat: self._tell(listeners.on_beat, beat),
-            lambda rescued: self._tell(listeners.on_rescue, rescued),
-            lambda text: self._tell(listeners.on_failure, text),
-            lambda silence_s: self._tell(listeners.on_silence, silence_s),
+            lambda beat: self._call_in_loop(listeners.on_beat, beat),
+            lambda rescued: self._call_in_loop(listeners.on_rescue, rescued),
+            lambda text: self._call_in_loop(listeners.on_failure, text),
+            lambda silence_s: self._call_in_loop(listeners.on_silence, silence_s),
         )
         self.sender = BeatSender(incarnation, timing, running, time.monotonic, listeners_in_loop, publish)
         self._over = False
@@ -94,7 +94,7 @@ class Heartbeat:
         finally:
             self.sender.end()
 
-    def _tell(self, callback: Callable[..., None], *args: object) -> None:
+    def _call_in_loop(self, callback: Callable[..., None], *args: object) -> None:
         try:
             self._event_loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:

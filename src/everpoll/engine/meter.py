@@ -42,10 +42,10 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     running: int
     slots: int
     stopping: int = 0
-    """Of those running, how many were canceled and have not ended: a plain function that ignores `is_stopping`, or a
-    handler that suppresses its cancellation, keeps its slot until it returns."""
+    """How many of the running handlers were canceled and have not ended: a plain function that ignores `is_stopping`,
+    or a handler that suppresses its cancellation, keeps its slot until it returns."""
     heartbeat_age_s: float | None = None
-    """Since the last heartbeat that the database answered; None while the worker signs on."""
+    """Seconds since the last heartbeat that the database answered; None while the worker signs on."""
     is_fenced: bool = False
     """No heartbeat was answered for two thirds of the lease, or other workers declared this one dead: its handlers are
     canceled, and it takes no work until the database answers."""

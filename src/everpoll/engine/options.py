@@ -30,7 +30,7 @@ class WorkerOptions:
     poll: Backoff = field(default_factory=lambda: Backoff("5s", factor=1.5, cap="30s", jitter=0, steady=2))
     """The waits between polls that find nothing, while push does not work."""
     safety_poll: Backoff = field(default_factory=lambda: Backoff("30s", factor=2, cap="60s", jitter=0.1))
-    """The same while push works."""
+    """The waits between polls that find nothing, while push works."""
     refusal_patience_s: float | None = None
     """How long a settlement that the store refuses is tried again before it is replaced; None: as long as a lease."""
     keep_s: float | None = 30 * 86_400.0

@@ -46,7 +46,7 @@ TURN_RUNS = 50
 # this worker settles what it still can settle.
 OVERDUE_S = DEADLINE_GRACE_S - 1.0
 SPARE_SHARE = 1 / 8
-"""Of the slots: with fewer free, the pool is saturated."""
+"""The share of the slots below which the free ones count as few: then the pool is saturated."""
 
 
 def _ignore(_queue: str) -> None:

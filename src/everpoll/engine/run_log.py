@@ -22,7 +22,7 @@ from everpoll.policy import human
 from everpoll.stores.contract import Again, Ended, Settlement
 
 LOGGERS = {"job": logging.getLogger("everpoll.jobs"), "table": logging.getLogger("everpoll.tables")}
-"""By kind. Tasks of other kinds are logged by the packages of their fronts."""
+"""The logger for each kind of task. The packages of the other fronts log tasks of theirs."""
 FAILURES = frozenset({"failed", "retry"})
 ERROR_CHARS = 500
 """How much of an error's text a line of the log has; the trail has more."""

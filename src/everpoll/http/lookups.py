@@ -87,7 +87,7 @@ class _Threads:
         try:
             threading.Thread(target=self._work, name="everpoll-lookup", daemon=True).start()
         except RuntimeError:
-            # No thread can be started now. A running thread takes the job; if there is none, raise.
+            # No thread can be started now. A running thread takes the call; if there is none, raise.
             with self._lock:
                 self._running -= 1
                 if self._running or job not in self._jobs:

@@ -47,11 +47,11 @@ class Rollup(Availability):
     degraded: int = 0
     down: int = 0
     unknown: int = 0
-    """Looks, by what they found."""
+    """`up` to `unknown` count the looks that found the service in this state."""
     latency_min_us: int | None = None
     latency_max_us: int | None = None
     histogram: Histogram = NO_VALUES
-    """Of the latencies in microseconds."""
+    """The histogram of the latencies, in microseconds."""
 
     @property
     def count(self) -> int:

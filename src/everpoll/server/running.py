@@ -2,7 +2,8 @@
 
 Promises: a port that is taken is an error at once. A server without a token listens on this machine only. Stopping
 takes no new connection, ends streams, lets other answers finish for the grace period, and then drops what is left. A
-client that does not read what it was sent costs a connection and its buffer for UNREAD_S, on Linux.
+client that does not read what it was sent costs a connection and its buffer for UNREAD_S, on Linux; one that does not
+finish a request costs a connection for half a minute.
 Requests are not logged: their paths may carry the tokens of heartbeats.
 """
 
@@ -12,7 +13,8 @@ import errno
 import gc
 import logging
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import cast
 
 import uvicorn
 
@@ -22,6 +24,7 @@ from everpoll.server.asgi import HttpApp
 from everpoll.server.mounting import READ_TOKEN, TOKEN, access_of
 from everpoll.server.mounts import checked_prefix
 from everpoll.server.served import ServedApp
+from everpoll.server.silent_connections import Connection, SilentConnections
 
 logger = logging.getLogger("everpoll.server")
 
@@ -79,6 +82,7 @@ class HttpServer:
         self._host, self._port = host, port
         self._server: _Uvicorn | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
@@ -109,6 +113,8 @@ class HttpServer:
             await asyncio.sleep(0.01)
         if self._serving.done():
             self._serving.result()
+        silent = SilentConnections(cast("Collection[Connection]", self._server.server_state.connections))
+        self._sweeping = asyncio.get_running_loop().create_task(silent.run(), name="everpoll-silent-connections")
         await self.http_app.begin()
         _exempt_from_garbage_collection()
         logger.info("serving %s", self.url)
@@ -123,6 +129,8 @@ class HttpServer:
         self._server = self._serving = None
         if server is None or serving is None:
             return
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         server.should_exit = True
         self.http_app.end_streams()
         try:

@@ -82,7 +82,7 @@ class NewLook(Struct, frozen=True, gc=False, kw_only=True):
     error: str | None = None
     http_status: int | None = None
     latencies: Mapping[str, float] | None = None
-    """Of dependencies, in milliseconds, by name. Those that are not above 0 are left out."""
+    """The latencies of dependencies, in milliseconds, by name; only those above 0."""
     dependencies: tuple[NewDependency, ...] = ()
     errors: tuple[NewError, ...] = ()
 
@@ -118,7 +118,7 @@ class DependencyInfo(Struct, frozen=True, gc=False, kw_only=True):
     vanished: bool
     skipped: bool
     latency_ms: float | None
-    """Of the latest look that reported latencies."""
+    """The latency at the latest look that reported latencies."""
     type: str
     impact: str | None
     description: str | None
@@ -144,7 +144,7 @@ class Edge(Struct, frozen=True, gc=False):
 
 
 class EdgePage(Struct, frozen=True):
-    """By service and name; `after` continues the list, None at its end."""
+    """A page of dependencies, ordered by service and name; `after` continues the list, None at its end."""
 
     edges: tuple[Edge, ...]
     after: tuple[str, str] | None = None

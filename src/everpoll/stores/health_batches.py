@@ -59,7 +59,7 @@ class ServiceBatch(NamedTuple):
     """What a batch has of one service."""
 
     looks: dict[int, LookRow]
-    """By their instants, in order."""
+    """The rows by their instants, in order."""
     dependencies: dict[str, DependencyRow]
     errors: dict[tuple[str, int], ErrorRow]
 

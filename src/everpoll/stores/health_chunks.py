@@ -40,7 +40,7 @@ class LookRow(NamedTuple):
     http_status: int | None
     error: str | None
     latencies: bytes | None = None
-    """Of dependencies; see `pack_latencies`."""
+    """The packed latencies of dependencies; see `pack_latencies`."""
 
 
 class _Looks(msgspec.Struct, array_like=True, gc=False):

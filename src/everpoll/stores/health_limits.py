@@ -17,10 +17,10 @@ from everpoll.stores.health import BATCH_LIMIT, WINDOW_BYTES, NewLook
 from everpoll.stores.limits import NAME_BYTES, size_of
 
 DEPENDENCY_CHARS = 250
-"""Of a dependency's name, which is part of an index: a thousand bytes at most."""
+"""The longest name of a dependency. It is part of an index, and takes a thousand bytes at most."""
 TEXT_CHARS = 2_000
 JSON_BYTES = 16_000
-"""Of each JSON value of a dependency."""
+"""The longest JSON value of a dependency."""
 LARGEST = 2**31 - 1
 """Microseconds of a latency (36 minutes) and milliseconds of a span (25 days); larger ones are cut to it."""
 LATEST_S = 253_402_300_800.0

@@ -43,7 +43,7 @@ class PackedHour(NamedTuple):
     """How many looks."""
     looks: bytes
     latencies: bytes | None
-    """Of dependencies."""
+    """The latencies of dependencies."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class ServiceRecord:
     recent: bytes | None = None
     """The last looks, packed: for sparklines, and to see what the next looks cut short."""
     latencies: bytes | None = None
-    """Of dependencies, at the last look that reported any."""
+    """The latencies of dependencies at the last look that reported any."""
     latencies_ms: int = NEVER_MS
     """When that was."""
     packed_ms: int = NEVER_MS

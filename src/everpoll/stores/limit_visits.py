@@ -38,7 +38,7 @@ class LimitVisits:
         self.aged_after = ""
         """The last key that a poll for aged tasks has seen: the next one goes on after it."""
         self.turns: dict[str, str] = {}
-        """By queue, the key that was visited last; the keys after it come next."""
+        """The key that was visited last in each queue; the keys after it come next."""
 
     def are_due(self, *, is_full: bool = True, is_aged: bool = False) -> bool:
         """Return True if the next poll should visit keys.

@@ -30,7 +30,7 @@ STATEMENT_BYTES = 16 * 2**20
 LEASE_BYTES = 64 * 2**20
 """The most payload bytes that one lease returns; the first task may be larger."""
 READ_BYTES = 16 * 2**20
-"""The same for one answer to a reader, such as a page of tasks, or results for waiting callers."""
+"""The most bytes of one answer to a reader, such as a page of tasks, or results for waiting callers."""
 ROW_BYTES = 200
 """About how many bytes a row takes in addition to its payloads."""
 PRIORITY_LIMIT = 2**31 - 1

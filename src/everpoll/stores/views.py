@@ -138,9 +138,9 @@ COUNT_LIMIT = 10_000
 SEARCH_LIMIT = 10_000
 """How many tasks of each table one page reads if no index serves the filter: 10 to 30 ms, for any number of tasks."""
 TEXT_SEARCH_LIMIT = 5_000
-"""The same for a search by text in the arguments, which may be long."""
+"""How many tasks a search by text in the arguments reads, which may be long."""
 ERROR_SEARCH_LIMIT = 2_500
-"""The same for a search by class of errors: such tasks are far apart, so that each is on another page of the disk."""
+"""How many tasks a search by class of errors reads: they are far apart, so each is on another page of the disk."""
 
 
 class TaskFilter(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ class RemoteCall:
 
     name: str
     at: float
-    """By the event loop's clock."""
+    """The instant of the request, by the event loop's clock."""
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 

@@ -18,12 +18,12 @@ LEAST_LOOKS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a cadence decides from."""
+    """The facts from which a cadence decides."""
 
     looks: int = 0
     """Looks of this run so far."""
     elapsed_s: float = 0.0
-    """Since the start of this run."""
+    """Seconds since the start of this run."""
     durations_s: tuple[float, ...] = ()
     """How long earlier runs of this watch took, newest first: up to the middle between the look that saw the end and
 

@@ -13,7 +13,7 @@ from everpoll.stores.postgres import PostgresStore, marks
 from everpoll.stores.postgres.marks import (
     LOWEST,
     MARKS_PER_QUEUE,
-    RANGES_PER_LOOK,
+    RANGES_PER_POLL,
     RANK_END,
     RANK_MIN,
     RUN_ROWS,
@@ -61,7 +61,7 @@ def by_hand(store: PostgresStore) -> HandClock:
 def make_slow(store: PostgresStore) -> HandClock:
     """Full looks have become slow, as with many dead rows: marks are in use, and no sweep is due for a while."""
     clock = by_hand(store)
-    store._marks._slow = marks.SLOW_LOOKS
+    store._marks._slow = marks.SLOW_POLLS
     store._marks._wants_full = False
     store._marks._full_at = clock.now
     store._marks._sweep_at = clock.now + 100
@@ -196,7 +196,7 @@ async def test_random_work_under_a_held_snapshot(
                 expected += await stage.put(rng.randint(0, 30), priority=rng.randint(-20, 20))
                 if rng.random() < 0.5:
                     expected.append(await writer.fetchval(PUT, rng.random() * 10))
-                store._marks._slow = marks.SLOW_LOOKS
+                store._marks._slow = marks.SLOW_POLLS
                 leases = await stage.take(worker, rng.randint(1, 25))
                 found += [one.id for one in leases]
                 await store.settle(worker, [done(one) for one in leases])
@@ -322,7 +322,7 @@ def test_in_a_run_each_of_many_ranks_has_its_turn() -> None:
     visited: set[int] = set()
     for _ in range(20):
         ranges = run.ranges(["q"])
-        assert len(ranges.queues) <= RANGES_PER_LOOK
+        assert len(ranges.queues) <= RANGES_PER_POLL
         assert (ranges.ranks_from[0], ranges.ranks_from[-1], ranges.is_whole) == (RANK_MIN, 999, False)
         visited.update(ranges.ranks_from)
     assert visited == {RANK_MIN, *range(1_000)}
@@ -381,7 +381,7 @@ def test_what_a_sweep_found_is_visited_by_the_next_look_also_among_many_ranks() 
     ranges = slow.ranges(["q"])
     assert 700 in ranges.ranks_from
     assert ranges.dues_from[ranges.ranks_from.index(700)] == LOWEST
-    assert len(ranges.queues) <= RANGES_PER_LOOK + 1
+    assert len(ranges.queues) <= RANGES_PER_POLL + 1
 
 
 async def test_a_sweep_that_is_cut_off_is_repeated(stage: Stage, store: PostgresStore) -> None:
@@ -394,5 +394,5 @@ async def test_a_sweep_that_is_cut_off_is_repeated(stage: Stage, store: Postgres
     store._leasing._sweep.cancel()
     await asyncio.wait([store._leasing._sweep])
     clock.now += 100
-    store._marks._slow = marks.SLOW_LOOKS
+    store._marks._slow = marks.SLOW_POLLS
     assert store._marks.sweep(["default"]) is not None

@@ -85,7 +85,7 @@ class Lane:
 
     def pin_connection(self) -> PooledConnection:
         """From now on, use only the connection that was used last."""
-        assert self._last is not None, "nothing was asked yet"
+        assert self._last is not None, "no statement was sent yet"
         self._request = ConnectionRequest(only=self._last)
         return self._last
 

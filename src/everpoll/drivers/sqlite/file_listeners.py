@@ -34,11 +34,11 @@ class Listener:
         if was_scheduled:
             return
         if threading.get_ident() == self._thread:
-            self.event_loop.call_soon(self._tell)
+            self.event_loop.call_soon(self._call_on_wake)
         else:
-            self.event_loop.call_soon_threadsafe(self._tell)
+            self.event_loop.call_soon_threadsafe(self._call_on_wake)
 
-    def _tell(self) -> None:
+    def _call_on_wake(self) -> None:
         with self._lock:
             wake, self._wake, self._is_scheduled = self._wake, None, False
         if not self.is_over and wake is not None:

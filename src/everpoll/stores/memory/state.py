@@ -46,7 +46,7 @@ class MemoryState:
         self._losses: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         self._pauses: dict[str, Pause] = {}
         self._members: defaultdict[int, list[int]] = defaultdict(list)
-        """By task, the tasks that it waits for, or waited for."""
+        """The tasks that each task waits for, or waited for."""
         self._listeners: list[tuple[asyncio.AbstractEventLoop, OnWake]] = []
 
     def _again(self, row: TaskRow, delay_s: float | None) -> None:

@@ -22,7 +22,7 @@ ENDED = "select h.id, h.state from everpoll.history h where h.id = any($1::bigin
 
 
 class Canceled(NamedTuple):
-    """The states after that, by task, of those that are known; and whether any of them was asked to end just now."""
+    """The states of the known tasks after the cancel, by id, and whether this call asked any running task to end."""
 
     states: dict[int, TaskState | None]
     is_changed: bool
@@ -35,7 +35,7 @@ async def one(lane: Lane, task_id: int, note: str) -> Canceled:
 
 
 async def many(lane: Lane, requests: Sequence[tuple[int, str]]) -> Canceled:
-    """Cancel many; of two requests for one task, the first counts."""
+    """Cancel many tasks; of two requests for one task, the first counts."""
     notes: dict[int, str] = {}
     for task_id, note in requests:
         notes.setdefault(task_id, note)

@@ -30,7 +30,7 @@ async def retry(lane: Lane, requests: Requests) -> list[Retried]:
 
 
 async def delete(lane: Lane, requests: Requests) -> list[Deleted]:
-    """Forget them."""
+    """Delete these tasks from history; their events stay."""
     return [row["outcome"] for row in await _each(lane, FORGET, requests)]
 
 

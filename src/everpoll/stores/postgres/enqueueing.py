@@ -58,7 +58,7 @@ LIMITED = """with put as (
 
 
 def _patience(sql: str) -> tuple[str, str]:
-    """The call of a function that takes keys: one that waits for a key that an open transaction has, one that does not.
+    """Two calls of a function that takes keys: one waits for a key that an open transaction has, one does not.
 
     A lane has few connections, and a transaction elsewhere may have a key for long: `held_keys` of the engine asks
     again.
@@ -184,7 +184,7 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
 
 
 def _specials(tasks: Sequence[NewTask]) -> list[list[Any]]:
-    """Return the columns that few tasks have."""
+    """Return the columns that are set for few tasks."""
     return [
         [task.once for task in tasks],
         [task.cancels_itself for task in tasks],
@@ -194,7 +194,7 @@ def _specials(tasks: Sequence[NewTask]) -> list[list[Any]]:
 
 
 def _uniques(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
-    """Return which replace, and for how long ended tasks answer; null where none says so."""
+    """Return which tasks replace another, and for how long an ended task holds its key; null if no task says so."""
     uniques = [task.unique for task in tasks]
     replaces = [one is not None and one.on_conflict == "replace" for one in uniques]
     windows_s = [None if one is None else one.for_s for one in uniques]
@@ -202,16 +202,16 @@ def _uniques(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
 
 
 def _limits(tasks: Sequence[NewTask]) -> list[list[Any]]:
-    """Return keys, how many may run, how many may start, and in which stretch."""
+    """Return the columns of all limits: the keys, how many tasks may run, how many may start, in how many seconds."""
     return [list(column) for column in zip(*map(limit_columns, tasks), strict=True)]
 
 
 def limit_columns(task: NewTask) -> tuple[Any, ...]:
-    """Return the same for one task."""
+    """Return the columns of the limit of one task."""
     return (None,) * 4 if task.limit is None else msgspec.structs.astuple(task.limit)
 
 
 def _events(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
-    """Return the events, by the place of their task."""
+    """Return the events, and for each the index of its task in the call."""
     events = [(place, event.seq, event.body) for place, task in enumerate(tasks, 1) for event in task.events]
     return [list(column) for column in zip(*events, strict=True)] if events else [None, None, None]

@@ -1,4 +1,4 @@
-"""Facts for a doctor, from Postgres.
+"""Gathers facts about a Postgres database for `everpoll doctor`.
 
 Promises: two connections of its own at most, which end with the examination. Every question is a read-only
 transaction with a limit, so that nothing stays in a session that a pooler passes on. The notification test listens on a
@@ -105,7 +105,7 @@ class PostgresExaminer:
             return unseen(error, CONNECT_S)
 
     async def _ask(self, statement: str, *args: Any) -> list[Any]:
-        """Ask one question, in a read-only transaction that ends within the limit."""
+        """Run one query, in a read-only transaction that ends within the limit."""
 
         async def use(connection: Connection) -> list[Any]:
             async with connection.transaction(readonly=True):

@@ -1,4 +1,4 @@
-"""The questions of a doctor, in SQL. Any role may read catalogs and statistics; what it may not see is counted."""
+"""The queries of `everpoll doctor`. Any role may read catalogs and statistics; what it may not see is counted."""
 
 from dataclasses import dataclass
 
@@ -76,13 +76,13 @@ CONNECTIONS = """with sessions as (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A frequent question, and the index that must answer it."""
+    """A frequent query, and the index that it must use."""
 
     words: str
     index: str
     statement: str
     has_partitions: bool = False
-    """Then each partition has an index with a name of its own."""
+    """True: the table has partitions, each of which has an index with a name of its own."""
 
     def judged(self, lines: list[str]) -> Plan:
         """Return whether a plan uses the index."""

@@ -1,4 +1,4 @@
-"""Events as they are read: those of one task, and the feed of all.
+"""Reads the events of one task, and the feed of all events.
 
 Promises: nothing ever appears before a position that was returned, whatever order transactions commit in. The feed
 ends before the first event that a transaction may still commit, so a transaction that has appended events and stays
@@ -52,7 +52,7 @@ async def page(lane: Lane, after: str | None, limit: int) -> EventPage:
 
 
 async def actions_of(lane: Lane, task_id: int, limit: int) -> list[Event]:
-    """Return what was done to one task from outside, oldest first."""
+    """Return the actions of users and programs on one task, oldest first."""
     return [_shown(row) for row in await lane.rows(ACTIONS, task_id, limit)]
 
 

@@ -1,4 +1,4 @@
-"""Published figures in Postgres: written by the heartbeat's connection, read beside other questions of people."""
+"""Published figures in Postgres: the heartbeat's connection writes them; the lane for long reads reads them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +36,7 @@ _decode_loops = msgspec.json.Decoder(tuple[LoopCard, ...]).decode
 
 
 def arguments(incarnation: int, figures: Sequence[Figure]) -> list[Any]:
-    """Return what PUBLISH takes."""
+    """Return the arguments of PUBLISH."""
     rows = [
         (one.span_s, one.kind, one.name, one.queue, one.began, encode(one.counts), one.waited, one.ran)
         for one in figures
@@ -45,7 +45,7 @@ def arguments(incarnation: int, figures: Sequence[Figure]) -> list[Any]:
 
 
 async def series(lane: Lane, steps: Steps, queue: str | None, name: str | None) -> list[SeriesPoint]:
-    """Read and merge them."""
+    """Read the published figures, and merge those of all processes."""
     bound: list[Any] = [steps.span_s, list(steps.kinds), name or "", steps.first, steps.last]
     if name is not None and queue is None:
         rows = await lane.rows(OF_NAME, *bound)
@@ -55,7 +55,7 @@ async def series(lane: Lane, steps: Steps, queue: str | None, name: str | None) 
 
 
 async def published_loops(lane: Lane) -> list[PublishedLoops]:
-    """Return the loops of processes that live, or ended lately."""
+    """Return the loops of processes that are alive or ended lately."""
     return [
         PublishedLoops(
             incarnation=row["incarnation"],

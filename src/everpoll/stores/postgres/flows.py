@@ -1,4 +1,4 @@
-"""Flows in Postgres: tasks that wait for others are enqueued together, and what leads to a task is found.
+"""Flows in Postgres: enqueues the tasks of a flow together, and finds the tasks that a task waits for.
 
 Promises: all or none, in one transaction, in statements of at most CHUNK rows and STATEMENT_BYTES. The ids are given
 first, in the order of the call, so that tasks of one statement can lead to those of another.
@@ -68,7 +68,7 @@ async def _put(connection: Connection, flow: Sequence[FlowTask]) -> list[Enqueue
 
 
 class _KeysTaken(Exception):
-    """Rolls back what was put in."""
+    """Raised to roll back the inserted tasks: a key is taken."""
 
 
 def _row(ids: Sequence[int], place: int, one: FlowTask, blockers: int) -> tuple[Any, ...]:
@@ -100,11 +100,11 @@ async def _taken(connection: Connection, flow: Sequence[FlowTask]) -> list[Enque
 
 
 async def members(lane: Lane, task_id: int, after: int, limit: int) -> list[TaskInfo]:
-    """Return the tasks that lead to this one, by id; their states are of one moment."""
+    """Return the tasks that this one waits for, by id, all in one snapshot."""
     found = await reading.info(lane, await lane.value(MEMBER_IDS, task_id, after, limit))
     return list(found.values())
 
 
 async def member_counts(lane: Lane, task_id: int) -> dict[TaskState, int]:
-    """Return how many of the tasks that lead to this one are in which state."""
+    """Return how many of the tasks that this one waits for are in each state."""
     return dict(await lane.rows(COUNTS, task_id))

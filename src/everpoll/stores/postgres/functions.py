@@ -1,4 +1,4 @@
-"""The functions in SQL, in a set that is known by its content: each release has its own, beside those of others.
+"""Installs the SQL functions as one set, named by a digest of its content: each release has its own set.
 
 A set is named by a digest of its files. `everpoll.lease(…)` in a statement or in another function means the one of this
 release, `everpoll.lease_<digest>`. So a changed file is a new set: installing it changes nothing for workers of the
@@ -83,7 +83,7 @@ def _sources() -> str:
 
 @cache
 def digest() -> str:
-    """Return what names the set of this release."""
+    """Return the digest that names the set of this release."""
     return hashlib.sha256(_sources().encode()).hexdigest()[:8]
 
 
@@ -93,7 +93,7 @@ def _calls() -> re.Pattern[str]:
 
 
 def versioned(sql: str) -> str:
-    """Return the same SQL, calling the functions of this release."""
+    """Return this SQL with each call of a function replaced by a call of this release's function."""
     return _calls().sub(rf"everpoll.\1_{digest()}(", sql)
 
 
@@ -105,7 +105,7 @@ async def is_installed(connection: Connection) -> bool:
 
 
 async def install(connection: Connection) -> None:
-    """Install the set of this release, unless it is there; drop sets that have been replaced for long."""
+    """Install the set of this release if it is missing; drop old sets that newer ones replaced long ago."""
     await connection.execute(TABLE)
     if await connection.fetchval(IS_INSTALLED, digest()):
         return

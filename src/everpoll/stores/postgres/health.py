@@ -1,7 +1,7 @@
 """PostgresHealth: the records of services in the schema `everpoll`, see `stores/health.py`.
 
 flusher ──▶ record ──▶ a lane of its own, beside settlements
-people ───▶ reads ───▶ the lane for what may take long
+server ───▶ reads ───▶ the lane for calls that may take long
 upkeep ───▶ roll_up, prune, forget ──▶ another slow lane
 """
 

@@ -67,7 +67,7 @@ async def last_looks(lane: Lane, services: Sequence[str], n: int) -> dict[str, l
 
 
 async def dependencies(lane: Lane, service: str) -> list[DependencyInfo]:
-    """Return what a service reports and has reported."""
+    """Return the dependencies that a service reports, or reported earlier."""
     rows = await lane.rows(DEPENDENCIES, service)
     if not rows:
         return []
@@ -77,7 +77,7 @@ async def dependencies(lane: Lane, service: str) -> list[DependencyInfo]:
 
 
 async def edges(lane: Lane, after: tuple[str, str], limit: int) -> EdgePage:
-    """Return what services report, after a service and a name."""
+    """Return the dependencies of all services, ordered by service and name, after a service and a name."""
     found = tuple(Edge(*row) for row in await lane.rows(EDGES, *after, limit + 1))
     page = found[:limit]
     return EdgePage(page, (page[-1].service, page[-1].name) if len(found) > limit else None)
@@ -89,7 +89,7 @@ async def errors(lane: Lane, service: str, dependency: str, limit: int) -> list[
 
 
 async def found_for(lane: Lane, service: str, wanted: RangeQuery) -> Found:
-    """Return what the tables have of what is wanted."""
+    """Return the rows that the tables have for this request."""
     days = wanted.days
     rows = await lane.rows(FOUND, service, days.start, days.stop - 1, wanted.hours, wanted.minutes)
     found = Found()
@@ -112,7 +112,7 @@ async def found_for(lane: Lane, service: str, wanted: RangeQuery) -> Found:
 
 
 async def horizon_of(lane: Lane) -> Horizon:
-    """Return what was pruned."""
+    """Return the instants up to which records were pruned."""
     row = await lane.row(HORIZON)
     return Horizon() if row is None else Horizon(*row)
 

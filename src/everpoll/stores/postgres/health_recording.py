@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     errors: list[dict[str, Any]]
 
     def call(self, *, is_checked: bool) -> list[Any]:
-        """Return the statement, and what it takes."""
+        """Return the statement and its arguments."""
         columns = zip(*self.looks, strict=True) if self.looks else [()] * len(LookRow._fields)
         # A column without a value is null: the driver looks at each element of an array.
         arrays = [None if column and column.count(None) == len(column) else list(column) for column in columns]
@@ -54,7 +54,7 @@ def rows_of(batch: Mapping[str, ServiceBatch]) -> Rows:
 
 
 async def record(lane: Lane, rows: Rows) -> None:
-    """Write what is not there yet."""
+    """Write the looks that are not recorded yet."""
     if (await lane.row(*rows.call(is_checked=False)))["late"] is not None:
         await lane.call(lambda connection: _record_late(connection, rows))
 
@@ -72,7 +72,7 @@ async def _record_late(connection: Connection, rows: Rows) -> None:
 
 
 async def _without_known(connection: Connection, rows: Rows, answer: Any, horizon: Horizon) -> Rows:
-    """Return the batch without what is rolled up, or was pruned."""
+    """Return the batch without the looks that are rolled up or were pruned."""
     ids, numbers = answer["ids"], [number - 1 for number in answer["late"]]
     late = {number: (ids[rows.places[number] - 1], rows.looks[number]) for number in numbers}
     wanted = sorted({(look.at_ms // HOUR_MS, service) for service, look in late.values()})

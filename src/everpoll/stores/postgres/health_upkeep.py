@@ -72,7 +72,7 @@ FORGET_ROWS = [
 
 
 async def roll_up_some(lane: Lane, until_ms: int, after: int) -> int | None:
-    """Roll up the looks of some services; where to go on, or None."""
+    """Roll up the looks of some services; return where to go on, or None."""
     return await lane.call(lambda connection: _step(connection, until_ms, after))
 
 
@@ -156,7 +156,7 @@ def _columns(rows: list[Any]) -> list[list[Any]]:
 
 
 async def prune(lane: Lane, now: float, retention: Retention) -> bool:
-    """Delete some of what is too old; whether there is more."""
+    """Delete some of the rows that are too old; return whether more are left."""
     cut = cutoffs(now, retention)
     horizon = raised(await horizon_of(lane), cut, await lane.value(LAST_HOUR))
     await lane.row(SET_HORIZON, *horizon)
@@ -170,7 +170,7 @@ async def prune(lane: Lane, now: float, retention: Retention) -> bool:
 
 
 async def forget(lane: Lane, name: str) -> bool:
-    """Forget a service, then delete its buckets; those that a crash leaves go by their age."""
+    """Forget a service, then delete its buckets; `prune` deletes those that a crash leaves, when they are too old."""
     service = await lane.call(lambda connection: _forget(connection, name))
     if service is None:
         return False

@@ -22,7 +22,7 @@ RESCUE = versioned("select * from everpoll.rescue($1, $2, $3, $4, $5, $6)")
 
 
 class PostgresHeartbeatConnection:
-    """One heartbeat's way to the database."""
+    """The connection of one heartbeat."""
 
     def __init__(self, connector: Connector, on_rescue: Callable[[], None]) -> None:
         self._event_loop = asyncio.new_event_loop()

@@ -35,14 +35,14 @@ RECOVER = versioned("select everpoll.recover($1, $2, $3)")
 SETTLING_S = 0.005
 """A settlement that was written this recently is followed by another: it makes the leases before it durable."""
 UNDER_WAY_S = 0.02
-"""How long a poll waits at most for the settlements that make room at the keys of limits. Four processes that share
-keys drain … as fast with it: without, polls find half of what they ask for."""
+"""How long a poll waits at most for settlements under way, after which more tasks of a limit may start. Without this
+wait, polls of four processes that share keys find half of the tasks that they ask for."""
 NO_LIMITS: list[Any] = [False, *[None] * 6]
 EMPTY: tuple[list[int], list[int]] = ([], [])
 
 
 class Leasing:
-    """The lane for leasing, and what it remembers; another lane for sweeps, which may take long."""
+    """Leases through one lane, sweeps through another, and remembers what polls found."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class Leasing:
         self._limited: set[int] = set()
         """The tasks with a limit that workers of this process hold."""
         self._limited_under_way: set[asyncio.Future[None]] = set()
-        """Settlements of such tasks."""
+        """The settlements of such tasks that are under way."""
 
     def sign_on(self, card: WorkerCard) -> None:
-        """Remember what the worker says about limits and aging."""
+        """Remember the worker's limits and aging."""
         self._cards[card.incarnation] = card
 
     def sign_off(self, incarnation: int) -> None:
-        """Forget it."""
+        """Forget this worker."""
         self._cards.pop(incarnation, None)
 
     def release(self, settlements: Iterable[Settlement]) -> bool:
@@ -87,7 +87,7 @@ class Leasing:
 
     @contextmanager
     def settling(self, settlements: Iterable[Settlement]) -> Iterator[None]:
-        """Note while the block lasts that these settlements are under way."""
+        """Count these settlements as under way while the block lasts."""
         if not self._limited or self._limited.isdisjoint([one.id for one in settlements]):
             yield
             return
@@ -117,10 +117,10 @@ class Leasing:
             self._sweep = asyncio.get_running_loop().create_task(
                 self._sweep_behind_marks(behind), name="everpoll-sweep"
             )
-            # Its event loop may end first.
+            # If the event loop ends first, it cancels the sweep.
             self._sweep.add_done_callback(lambda sweep: self._marks.sweep_failed() if sweep.cancelled() else None)
         if self._held_leases.is_in_doubt(incarnation):
-            # It reconnected meanwhile: the next poll hands back, and must come soon.
+            # The worker reconnected during this poll: the next poll recovers its leases, and must come soon.
             return msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
         return leased
 
@@ -145,7 +145,7 @@ class Leasing:
         try:
             return await self._poll_again(incarnation, rooms, most, leased)
         except EverpollError:
-            # What we have is leased, and must not be lost on the way.
+            # The first poll has leased these tasks: return them in spite of the error.
             if not leased.leases:
                 raise
             return msgspec.structs.replace(leased, next_due_s=0.0)
@@ -195,7 +195,7 @@ class Leasing:
         return self._answer(row, ranges, leases, most)
 
     async def _poll_in_run(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased | None:
-        """Poll by the shorter function; None where the other one has to be asked."""
+        """Poll by `lease_run`, the shorter function; return None if `lease` must be called instead."""
         ((queue, room),) = rooms.items()
         most = max(0, min(room, most))
         row = await self._call(
@@ -221,7 +221,7 @@ class Leasing:
         return Leased(leases, at=row["at"], waited_us=row["waited_us"] if leases else [])
 
     async def _call(self, statement: str, incarnation: int, *values: Any) -> Any:
-        """Call a function that leases. Raises `LeaseLost` where the worker was declared dead."""
+        """Call a function that leases. Raises `LeaseLost` if the worker was declared dead."""
         try:
             row = await self._lane.row(statement, incarnation, *values)
         except BaseException as error:
@@ -235,7 +235,7 @@ class Leasing:
         return row
 
     def _take(self, incarnation: int, row: Any) -> Collection[int]:
-        """Note what the worker holds from now on; return what it held already."""
+        """Note these leases; return those that the worker held already."""
         return self._held_leases.take(incarnation, dict(zip(row["ids"] or (), row["sequences"] or (), strict=True)))
 
     @property
@@ -243,7 +243,7 @@ class Leasing:
         return time.monotonic() - self._settled_at < SETTLING_S
 
     def _about_limits(self, incarnation: int, *, is_full: bool) -> tuple[list[Any], float | None]:
-        """Return what this poll asks about limits, and from which age on it asks for aged tasks."""
+        """Return the arguments of this poll about limits, and the age from which on a task counts as aged."""
         visits, card = self._limit_visits, self._cards.get(incarnation)
         aging_s = card.aging_s if card is not None and visits.asks_aged(card.aging_s) else None
         if not visits.are_due(is_full=is_full, is_aged=aging_s is not None):
@@ -281,7 +281,7 @@ class Leasing:
         if len(leases) < most and (row["has_more"] or not ranges.is_whole):
             # Due tasks are left: other transactions have them locked, or they were not visited.
             return Leased(leases, 0.0, at=row["at"], waited_us=waited_us)
-        # A marked poll in a run steps over what it knows to be gone, and may step over more: no rest follows it.
+        # In a run of full batches a marked poll may miss due tasks before the marks, so it never says that it has all.
         is_all = ranges.asks_waiting and len(leases) < most
         next_due_s = None if next_due_s is None else max(0.0, next_due_s)
         return Leased(leases, next_due_s, at=row["at"], is_all=is_all, waited_us=waited_us)
@@ -309,9 +309,9 @@ class Leasing:
             self._on_found()
 
     async def recover(self, incarnation: int) -> None:
-        """Hand back what the worker holds without knowing."""
+        """Hand back the leases whose answers never reached the worker."""
         if self._held_leases.holds(incarnation) is not None:
-            # Asked what it holds when it is this call's turn: a lease under way may have been answered until then.
+            # The leases are read inside the call, when its turn has come: a lease under way may be answered before.
             await self._lane.call(
                 lambda connection: connection.fetchrow(
                     RECOVER, incarnation, *(self._held_leases.holds(incarnation) or EMPTY)
@@ -325,7 +325,7 @@ class Leasing:
         self._settled_at = time.monotonic()
 
     def reconnected(self) -> None:
-        """Make sure now of what the workers hold: one whose slots are full does not poll until one of them is free."""
+        """Recover all workers now, not at their next poll: a worker without a free slot does not poll."""
         self._held_leases.doubt_all()
         if self._recovery is None or self._recovery.done():
             self._recovery = asyncio.get_running_loop().create_task(self._recover_all(), name="everpoll-recovery")
@@ -341,7 +341,7 @@ class Leasing:
 
 
 def _each(leased: Leased) -> list[float]:
-    """Return how long each waited: two polls may have waited for differently long."""
+    """Return the waiting time of each task; it differs between the tasks of two polls."""
     waited_us, count = list(leased.waited_us), len(leased.leases)
     return waited_us * count if len(waited_us) == 1 else waited_us
 

@@ -35,7 +35,7 @@ CREATED = """select created_at from everpoll.tasks where id = $1
 
 
 async def tasks(lane: Lane, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
-    """Return one page. Each table gives its newest; what is beyond the page tells that there is more."""
+    """Return one page. Each table gives its newest tasks; a task beyond the page shows that there are more."""
     search = await _searched(lane, wanted, after)
     if not search.places:
         return TaskPage(())
@@ -56,7 +56,7 @@ async def tasks(lane: Lane, wanted: TaskFilter, limit: int, after: int | None) -
 
 
 class _Search:
-    """Where the tasks of a filter are, and how far one page looks."""
+    """Finds the tasks of a filter; one page reads a bounded number of them."""
 
     def __init__(self, wanted: TaskFilter, after: int | None, bounds: dict[str, dict[str, Any]]) -> None:
         self._wanted = wanted
@@ -66,9 +66,9 @@ class _Search:
         """Whether there are conditions that no index has."""
 
     def end(self) -> list[Any]:
-        """Return the last task that is looked at, where there are more after it, in the table that has more of them.
+        """Return the query for the id of the last task that this page may read; no row if fewer tasks are left.
 
-        Its id only, which the index has: reading 10,000 rows to skip them would take as long as the page itself.
+        It selects only the id, from the index: reading 10,000 rows to skip them would take as long as the page itself.
         """
         values: list[Any] = [searched(self._wanted) - 1]
         ends = [

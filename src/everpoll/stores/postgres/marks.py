@@ -32,18 +32,18 @@ LOWEST = datetime(1, 1, 2, tzinfo=UTC)
 RANK_MIN, RANK_END = -(2**31), 2**31
 
 SHARE = 0.05
-"""Of the time, what full polls may take."""
+"""The share of the time that full polls may take."""
 SWEEP_SHARE = 0.05
-"""Of the time, what sweeps may take."""
+"""The share of the time that sweeps may take."""
 QUEUES_LIMIT = 16
 """With more queues every poll is full: so many ranges would cost more than they save."""
 MARKS_PER_QUEUE = 1_024
 """Ranks remembered; the one with the oldest due time is dropped first."""
-RANGES_PER_LOOK = 64
-"""In a run of full batches a poll visits the last rank, and takes turns with the others: 1.5 us a range."""
+RANGES_PER_POLL = 64
+"""In a run of full batches a poll searches the last rank, and takes turns with the others: 1.5 us a range."""
 RUN_POLLS, RUN_ROWS = 2, 25
 """A run: this many batches in a row that came back full, of at least this many rows."""
-SLOW_LOOKS = 2
+SLOW_POLLS = 2
 SLOW_S, SLOW_PER_ROW_S = 0.002, 0.00001
 """A full poll that takes longer in the server reads many dead entries."""
 
@@ -92,7 +92,7 @@ class Marks:
     @property
     def are_needed(self) -> bool:
         """Whether full polls are slow."""
-        return self._slow >= SLOW_LOOKS
+        return self._slow >= SLOW_POLLS
 
     def ranges(self, queues: Sequence[str]) -> Ranges:
         """Return the ranges in which the next poll searches."""
@@ -189,7 +189,7 @@ class Marks:
             of_queue = [(queue, RANK_MIN, LOWEST, ranks[0] if ranks else RANK_END)]
             for rank, rank_to in zip(ranks, [*ranks[1:], RANK_END], strict=False):
                 of_queue.append((queue, rank, self._found.get((queue, rank), seen[rank]), rank_to))
-            if self._run and len(of_queue) > RANGES_PER_LOOK:
+            if self._run and len(of_queue) > RANGES_PER_POLL:
                 is_whole = False
                 of_queue = [of_queue[0], *self._some(of_queue[1:-1]), of_queue[-1]]
             ranges += of_queue
@@ -205,8 +205,8 @@ class Marks:
         )
 
     def _some(self, ranges: list[tuple[str, int, datetime, int]]) -> list[tuple[str, int, datetime, int]]:
-        """Return a part of them, another one each time."""
-        size = RANGES_PER_LOOK - 2
+        """Return a part of these ranges, another part each time."""
+        size = RANGES_PER_POLL - 2
         start = self._turn * size % len(ranges)
         self._turn += 1
         if not self._found:

@@ -1,8 +1,9 @@
 """Notifications to other processes that tasks are due, bundled so that there are few of them.
 
-NOTIFY takes a lock at commit that all notifying transactions of the whole server queue for, so one per task would cap
-everything. Instead the first statement after a quiet moment carries one, and all that follow within the window share
-one more at its end. What goes wrong here costs latency only: every worker also looks at intervals.
+NOTIFY takes a lock at commit for which all notifying transactions of the whole server queue, so a notification for each
+task would limit the throughput of the server. Instead the first statement after a quiet moment carries a notification,
+and all statements that follow within the window share one more at its end. A lost notification only delays tasks: every
+worker also polls at intervals.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the store does in a transaction of the caller's: one statement, whatever the driver."""
+"""Enqueues and completes tasks in a transaction of the caller: one statement each, which every driver can run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,12 +19,12 @@ IS_COMPLETE = """select exists (select from everpoll.history
 
 
 async def place(lane: Lane) -> str:
-    """Return what tells this database from others."""
+    """Return what identifies this database."""
     return str(await lane.value(PLACE))
 
 
 def enqueue(at: str, tasks: Sequence[NewTask]) -> PostgresWork[list[Enqueued]]:
-    """Enqueue them."""
+    """Enqueue these tasks."""
     checked_bytes(tasks)
     return PostgresWork(ENQUEUE, (at, encode([_row(task) for task in tasks])), lambda answer: _enqueued(at, answer))
 

@@ -12,13 +12,13 @@ PAUSED = "select queue, reason, paused_by, at from everpoll.pauses order by queu
 
 
 async def pause(lane: Lane, queue: str, reason: str, by: str) -> None:
-    """Write down that the queue is paused."""
+    """Record that the queue is paused."""
     body = queue_entry("pause", queue, by, reason).body
     await repeated(lambda: lane.row(PAUSE, queue, reason, by, body))
 
 
 async def resume(lane: Lane, queue: str, by: str) -> bool:
-    """Forget that the queue is paused; False: it was not."""
+    """Resume the queue; return False if it was not paused."""
     body = queue_entry("resume", queue, by).body
     return bool(await repeated(lambda: lane.value(RESUME, queue, body)))
 

@@ -1,7 +1,7 @@
 """Reads for listings and detail pages: tasks, workers, queues.
 
-Promises: one snapshot per answer, since each is one statement. Nothing counts everything: names of queues are found by
-jumping through the indexes, and counts look at the head of each line only.
+Promises: one snapshot per answer, since each is one statement. No statement reads all tasks: it finds the names of
+queues by jumping through the indexes, and counts only the head of each line.
 """
 
 # ruff: noqa: S608 - only the column lists and conditions of this package are put into SQL
@@ -55,11 +55,11 @@ AT_KEY = versioned("select * from everpoll.at_key($1, $2)")
 STARTS = "select at, starts from everpoll.starts where limit_key = $1 order by began_at"
 LAST_ID = 2**63 - 1
 RUNNING_LIMIT = 100_000
-"""Running tasks that are counted at most, over all queues."""
+"""The most running tasks that are counted, over all queues."""
 
 
 async def info(lane: Lane, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-    """Return the tasks that exist, in the order in which they were asked for."""
+    """Return those of the tasks that exist, in the order of the ids."""
     found = {row[0]: row for row in await lane.rows(BY_ID, list(task_ids))}
     return {task_id: task_info(found[task_id]) for task_id in task_ids if task_id in found}
 
@@ -70,14 +70,14 @@ async def sizes(lane: Lane, task_ids: Sequence[int]) -> dict[int, int]:
 
 
 async def ended(lane: Lane, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
-    """Return those that have ended, in the order in which they were asked for; see the contract."""
+    """Return those of the tasks that have ended, in the order of the ids; see the contract."""
     rows = await lane.rows(ENDS, list(task_ids), limits.READ_BYTES)
     found = {row["id"]: task_info(row) if row["fits"] else None for row in rows}
     return {task_id: found[task_id] for task_id in task_ids if task_id in found}
 
 
 async def losses(lane: Lane, task_id: int) -> list[dict[str, Any]]:
-    """Return what was noted about a task, oldest first."""
+    """Return the notes about lost results of a task, oldest first."""
     return [{"at": at, **msgspec.json.decode(note)} for at, note in await lane.rows(LOSSES, task_id)]
 
 
@@ -110,7 +110,7 @@ async def workers(lane: Lane) -> list[WorkerInfo]:
 
 
 async def queues(lane: Lane) -> list[QueueInfo]:
-    """Return how much waits and runs in each queue."""
+    """Return how many tasks wait and run in each queue."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     oldest: dict[str, datetime] = {}
     pauses: dict[str, Pause] = {}
@@ -141,7 +141,7 @@ async def queues(lane: Lane) -> list[QueueInfo]:
 
 
 async def at_key(lane: Lane, key: str) -> LimitInfo:
-    """Return what happens at one key of a limit."""
+    """Return how many tasks run and wait at one key of a limit."""
     row = await lane.row(AT_KEY, key, COUNT_LIMIT)
     starts = await lane.rows(STARTS, key)
     return LimitInfo(

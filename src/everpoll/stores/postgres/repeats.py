@@ -1,4 +1,4 @@
-"""Statements that lost a race and did nothing: they are repeated here, and their callers never notice.
+"""Repeats statements that Postgres rolled back because of another transaction; their callers never notice.
 
 Promises: only what Postgres has rolled back as a whole (a deadlock, a serialization failure) is repeated, up to TRIES
 times; then the error is raised. Never: repeats a statement whose outcome is unknown.
@@ -22,7 +22,7 @@ _rng = random.Random()  # noqa: S311 - spreads rivals, no secret
 
 
 async def repeated(statement: Callable[[], Awaitable[T]]) -> T:
-    """Return the answer to the statement; ask again where a rival made Postgres roll it back."""
+    """Return the answer to the statement; run it again if another transaction made Postgres roll it back."""
     for failures in range(1, TRIES):
         try:
             return await statement()

@@ -34,7 +34,7 @@ DELETE_WORKERS = "delete from everpoll.workers where is_clear and stopped_at < n
 
 
 async def prune(lane: Lane, older_than_s: float) -> int:
-    """Drop what is older; how many partitions or rows went."""
+    """Delete the rows that are older; return how many partitions or rows were deleted."""
     gone = int(await lane.value(DROP, older_than_s))
     while deleted := await lane.value(DELETE, older_than_s, older_than_s < DAY_S, STEP):
         gone += int(deleted)

@@ -43,7 +43,7 @@ class Revised(NamedTuple):
 
 
 async def revise(lane: Lane, revisions: Sequence[Revision]) -> Revised:
-    """Change these tasks."""
+    """Give these tasks new arguments."""
     ids: list[int | None] = [None] * len(revisions)
     left = list(range(len(revisions)))
     rows: list[Any] = []

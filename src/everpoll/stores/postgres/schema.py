@@ -72,12 +72,12 @@ async def migrate(connection: Connection) -> list[str]:
 
 
 async def is_read_committed(connection: Connection) -> bool:
-    """Return whether transactions are, unless they say otherwise, what every statement of ours is written for."""
+    """Return whether the default isolation level is READ COMMITTED, for which every statement here is written."""
     return bool(await connection.fetchval("select current_setting('default_transaction_isolation') = 'read committed'"))
 
 
 async def check(connection: Connection, place: str) -> None:
-    """Refuse a schema that does not fit; `place` is host and port, for people."""
+    """Raise if the schema does not fit this release; `place` is the host and port in the error."""
     if names := await missing(connection):
         where = f"the database {await connection.fetchval('select current_database()')!r} at {place}"
         if not await connection.fetchval(IS_THERE):

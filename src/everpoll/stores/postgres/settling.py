@@ -23,7 +23,7 @@ _id = attrgetter("id")
 
 
 class Settled(NamedTuple):
-    """What became of a batch."""
+    """How a batch was settled."""
 
     lost: set[int]
     due_s: float | None
@@ -33,7 +33,7 @@ class Settled(NamedTuple):
 async def settle(
     lane: Lane, incarnation: int, settlements: Sequence[Settlement], followed: Sequence[Settlement] = ()
 ) -> Settled:
-    """Settle them. `followed` are those that bring follow-ups."""
+    """Settle these leases. `followed` are those that enqueue follow-ups."""
     batches = list(_without_repeats(settlements))
     if len(batches) == 1 and not followed:
         lost_ids, due_s = await lane.row(*_statement(incarnation, batches[0]))
@@ -56,7 +56,7 @@ async def settle(
 
 
 def _without_repeats(settlements: Sequence[Settlement]) -> Iterable[Sequence[Settlement]]:
-    """Return one batch, or more where a task comes up twice: under an old lease and the current one."""
+    """Return one batch, or more if a task occurs twice: under an old lease and under its current one."""
     if len(set(map(_id, settlements))) == len(settlements):
         yield settlements
         return
@@ -68,7 +68,7 @@ def _without_repeats(settlements: Sequence[Settlement]) -> Iterable[Sequence[Set
 
 
 def _statement(incarnation: int, settlements: Sequence[Settlement]) -> list[Any]:
-    """Return the call, and what it takes."""
+    """Return the statement and its arguments."""
     about = columns(settlements)
     # What is plain has none.
     events = [(one.id, event) for one in settlements for event in one.events] if about[2:] != NOTHING_ELSE else []
@@ -128,7 +128,7 @@ def _sequences(settlements: Sequence[Settlement]) -> list[int]:
 
 
 def _values(settlements: Sequence[Settlement], names: Iterable[str]) -> Iterable[list[str | None] | None]:
-    """Return a column, or None where it is all empty."""
+    """Return a column, or None if it has no value at all."""
     for name in names:
         values: list[str | None] = [getattr(one, name) for one in settlements]
         yield values if any(value is not None for value in values) else None

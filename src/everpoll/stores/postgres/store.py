@@ -3,7 +3,7 @@
     poller ────▶ leasing ───┐
     settler ───▶ settling ──┤
     callers ───▶ enqueueing ┼──▶ schema `everpoll`: tasks, history (a partition a day), events, workers, losses
-    people ────▶ reading ───┤
+    server ────▶ reading ───┤
     heartbeat ─▶ beats ─────┤      each arrow is a lane; all but the heartbeat's share a few connections
     listener ◀── NOTIFY ────┘
 
@@ -180,7 +180,7 @@ class PostgresStore:
         return await self._workers.is_complete(incarnation, lease)
 
     async def _own_place(self, anew: bool) -> str:
-        """Return which database this is; its server may have been started again since it was asked."""
+        """Return what identifies this database; `anew`: query it again, since a restart of the server changes it."""
         if self._place is None or anew:
             self._place = await own_transactions.place(self._calls)
         return self._place

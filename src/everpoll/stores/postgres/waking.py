@@ -1,4 +1,4 @@
-"""Which workers a change wakes: those of this process directly, those of other processes by a notification."""
+"""Wakes workers after a change: those of this process directly, those of other processes by a notification."""
 
 from collections.abc import Sequence
 
@@ -17,11 +17,11 @@ class Waking:
         self._listener = listener
 
     def here(self, *, due_s: float = 0.0) -> None:
-        """Wake the workers of this process for tasks that are due in so many seconds."""
+        """Wake the workers of this process: tasks are due in `due_s` seconds."""
         self._listener.wake(due_s=due_s)
 
     def everywhere(self, *, due_s: float = 0.0) -> None:
-        """Wake the workers of all processes for tasks that are due in so many seconds."""
+        """Wake the workers of all processes: tasks are due in `due_s` seconds."""
         self._notifier.soon()
         self._listener.wake(due_s=due_s)
 

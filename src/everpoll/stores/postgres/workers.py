@@ -1,4 +1,4 @@
-"""What the workers of one process do on Postgres: sign on, settle, sign off. Leasing has a file of its own.
+"""Signs workers on and off, and settles what they ran, on Postgres. `leasing.py` leases.
 
 Promises: a settlement wakes the workers that it concerns: those of this process at once, those of others by a
 notification, unless nothing is due before their next look.
@@ -110,7 +110,7 @@ class Workers:
         return lost
 
     def _unblocked(self, due_s: float | None) -> None:
-        """Wake workers here and elsewhere, if a task waits for no other any more."""
+        """Wake workers here and elsewhere, if a task no longer waits for another to end."""
         if due_s is not None:
             self._waking.everywhere(due_s=due_s)
 

@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
     rows: list[Row]
     specials: dict[int, Special]
-    """By index in the call; most tasks have none."""
+    """The rare options of each task that has some, by its index in the call."""
     size: int
     """Bytes of payload."""
 
@@ -107,7 +107,7 @@ def _one_of(con: Connection, now: int, call: Call, place: int) -> Enqueued:
         replaced = unique.replace(con, now, row, _line(row))
         if replaced.task_id is not None:
             return Enqueued(replaced.task_id, is_new=False)
-        special = special._replace(unique=None if replaced.has_let_go else Unique(for_s=special.unique.for_s))
+        special = special._replace(unique=None if replaced.has_lost_key else Unique(for_s=special.unique.for_s))
     return enqueue(con, now, Call([row], {} if special is None else {0: special}, call.size))[0]
 
 

@@ -70,7 +70,7 @@ Times = Sequence[int | None]
 
 
 def found_for(con: Connection, service: int, wanted: RangeQuery) -> Found:
-    """Return what the tables have of what is wanted."""
+    """Return the rows that the tables have for this request."""
     days = con.execute(DAYS, (service, wanted.days.start, wanted.days.stop)) if wanted.days else ()
     return Found(
         days={day: rollup_of(figures, histogram) for day, *figures, histogram in days},
@@ -135,7 +135,7 @@ def _of_most(con: Connection, wanted: Since) -> Iterator[tuple[int, int | None, 
 
 
 def _of_some(con: Connection, wanted: Since, services: list[int]) -> Iterator[tuple[int, int | None, Times]]:
-    """Yield the same of some services: two statements, each a seek for an hour or a look."""
+    """Yield those rows for some services: two statements, which find each hour and each look by an index."""
     bound = {"services": encode(services), "hours": encode(list(wanted.hours)), "from_ms": wanted.from_ms}
     for service, *times in con.execute(AT_HOURS, bound):
         yield service, None, times

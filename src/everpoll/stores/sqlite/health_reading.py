@@ -112,7 +112,7 @@ def last_looks(con: Connection, names: Sequence[str], n: int) -> dict[str, list[
 
 
 def dependencies(con: Connection, service: int) -> list[DependencyInfo]:
-    """Return what a service reports and has reported."""
+    """Return the dependencies that a service reports, or reported earlier."""
     newest = next((row for row in open_looks(con, service, 0, NO_END_MS) if row.latencies is not None), None)
     rolled = latest_of(*con.execute(LATENCIES, (service,)).fetchone())
     latest = rolled if newest is None else newer(latest_of(newest.at_ms, newest.latencies), rolled)
@@ -121,7 +121,7 @@ def dependencies(con: Connection, service: int) -> list[DependencyInfo]:
 
 
 def edges(con: Connection, after: tuple[str, str], limit: int) -> EdgePage:
-    """Return what services report, after a service and a name."""
+    """Return the dependencies of all services, ordered by service and name, after a service and a name."""
     rows = con.execute(EDGES, {"service": after[0], "name": after[1], "limit": limit + 1}).fetchall()
     found = tuple(Edge(service, name, canonical, status, bool(gone)) for service, name, canonical, status, gone in rows)
     page = found[:limit]

@@ -58,7 +58,7 @@ _decode_heads = msgspec.json.Decoder(list[tuple[str, int, Any, Any, Any, Any, An
 
 @dataclass(slots=True)
 class Head:
-    """Where the chain of a service begins, and what of it is rolled up."""
+    """The first look of the chain of a service, and up to which look it is rolled up."""
 
     service: int
     look: int = 0
@@ -78,12 +78,12 @@ class Head:
 
     @property
     def row(self) -> tuple[int, ...]:
-        """As it is stored."""
+        """Return the row as it is stored."""
         return (self.service, self.look, self.at_ms, self.rolled, self.open_ms, self.packed_ms)
 
 
 def record(con: Connection, batch: Mapping[str, ServiceBatch]) -> None:
-    """Write what is not there yet."""
+    """Write the looks that are not recorded yet."""
     heads = _heads(con, batch)
     writing = _Writing(con, max((head.rolled for head in heads.values()), default=0))
     changed = [head for name, head in heads.items() if writing.add(head, batch[name].looks.values())]
@@ -107,7 +107,7 @@ def record(con: Connection, batch: Mapping[str, ServiceBatch]) -> None:
 
 
 def horizon_of(con: Connection) -> Horizon:
-    """Return what was pruned."""
+    """Return the instants up to which records were pruned."""
     row = con.execute(HORIZON).fetchone()
     return Horizon() if row is None else Horizon(*row)
 
@@ -123,7 +123,7 @@ def _heads(con: Connection, names: Collection[str]) -> dict[str, Head]:
 
 
 class _Writing:
-    """One batch on its way into the chains."""
+    """Writes one batch of looks into the chains of their services."""
 
     def __init__(self, con: Connection, rolled: int) -> None:
         self._con = con
@@ -134,7 +134,7 @@ class _Writing:
         """Looks that are newer than all of their service, to be inserted together."""
 
     def add(self, head: Head, looks: Iterable[LookRow]) -> bool:
-        """Add looks to the chain of a service, in the order of their instants; whether there were any."""
+        """Add looks to the chain of a service, in the order of their instants; return whether any was new."""
         before = self._next_id
         for row in looks:
             if row.at_ms > head.at_ms:

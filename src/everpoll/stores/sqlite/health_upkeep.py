@@ -82,7 +82,7 @@ FORGET = (
 
 
 def roll_up_some(con: Connection, until_ms: int, after: int) -> int | None:
-    """Roll up the looks of some services; where to go on, or None."""
+    """Roll up the looks of some services; return where to go on, or None."""
     heads = [Head(*row) for row in con.execute(NEXT, (after, until_ms, STEP_SERVICES))]
     left = STEP_LOOKS
     for head in heads:
@@ -93,7 +93,7 @@ def roll_up_some(con: Connection, until_ms: int, after: int) -> int | None:
 
 
 def _roll_up_one(con: Connection, head: Head, until_ms: int) -> int:
-    """Roll up looks of a service, the oldest first; how many."""
+    """Roll up looks of a service, the oldest first; return how many."""
     chain = con.execute(CHAIN, {"look": head.look, "rolled": head.rolled}).fetchall()[::-1]
     rows = [LookRow(*row[1:]) for row in chain[:STEP_LOOKS] if row[1] < until_ms]
     record = _read(con, head, rows)
@@ -142,7 +142,10 @@ def _row(service: int, place: int, rollup: Rollup) -> tuple[int | bytes | None, 
 
 
 def sweep(con: Connection) -> bool:
-    """Delete some looks that are rolled up; whether there are more. The newest row stays: ids must not be reused."""
+    """Delete some of the looks that are rolled up; return whether more are left.
+
+    The newest row stays: ids must not be reused.
+    """
     (first,), (last,), (rolled,) = (con.execute(sql).fetchone() for sql in (FIRST, LAST, ROLLED))
     if first is None:
         return False
@@ -152,7 +155,7 @@ def sweep(con: Connection) -> bool:
 
 
 def prune(con: Connection, now: float, retention: Retention) -> bool:
-    """Delete some of what is too old; whether there is more."""
+    """Delete some of the rows that are too old; return whether more are left."""
     cut = cutoffs(now, retention)
     (last_hour,) = con.execute(LAST_HOUR).fetchone()
     con.execute(SET_HORIZON, raised(horizon_of(con), cut, last_hour))
@@ -172,7 +175,7 @@ def _pruned(con: Connection, old: str, drop: str, before: int) -> bool:
 
 
 def forget(con: Connection, name: str) -> int | None:
-    """Forget a service, so that no read finds it any more; its number, None if it is not known.
+    """Forget a service, so that no read finds it any more; return its number, None if it is not known.
 
     Its buckets are left for `forget_some`, or for pruning.
     """

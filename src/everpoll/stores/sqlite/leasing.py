@@ -116,9 +116,9 @@ class Poll(NamedTuple):
     asks_limits: bool = True
     """True if the poll asks for limited tasks."""
     turns: Mapping[str, str] = {}
-    """By queue, the key of a limit that was served last."""
+    """The key of a limit that was served last in each queue."""
     aging_us: int | None = None
-    """Tasks that have been due for longer come first; None: this poll does not ask for them."""
+    """Tasks that have been due for longer than this come first; None: this poll does not ask for them."""
     aged_after: str = ""
     """The last key of a limit that a poll for aged tasks has visited."""
 

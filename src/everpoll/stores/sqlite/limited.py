@@ -93,7 +93,7 @@ class Startable:
     is_cut: bool = False
     """True if there were more keys than one poll visits."""
     last: dict[str, str] = field(default_factory=dict)
-    """By queue, the key that was visited last."""
+    """The key that was visited last in each queue."""
     aged_after: str = ""
     """The key after which the next poll for aged tasks goes on; empty: it begins at the first key."""
 
@@ -254,7 +254,7 @@ def _first_of_keys(con: Connection, visit: Visit, open_keys: Sequence[_Open], sh
 def _in_turns(
     found: list[Candidate], rooms_of_keys: Mapping[str, int], rooms: Mapping[str, int], most: int
 ) -> list[Candidate]:
-    """Return as many as each key and each queue has room for: by rank, within a rank one of each key after the other.
+    """Return as many tasks as each key and each queue may start: by rank, within a rank one of each key in turn.
 
     Aged tasks have the same rank; among them, the oldest come first.
     """

@@ -35,7 +35,7 @@ class Replaced(NamedTuple):
 
     task_id: int | None = None
     """The id of the queued task that got the values of the new one."""
-    has_let_go: bool = False
+    has_lost_key: bool = False
     """True if the task runs, or takes results of other tasks, and goes on without the key."""
 
 
@@ -59,7 +59,7 @@ def replace(con: Connection, now: int, row: Row, line: int) -> Replaced:
     task_id, goes_on, last = found
     if goes_on:
         con.execute(LET_GO, (task_id,))
-        return Replaced(has_let_go=True)
+        return Replaced(has_lost_key=True)
     if last == "replaced":
         con.execute(FORGET_LAST, (task_id,))
     bound = {**row._asdict(), "id": task_id, "now": now, "line": line, "entry": trail_entry(REPLACED, now, "")}

@@ -45,7 +45,7 @@ CODES = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
-"""By number, as google.rpc.Code has them."""
+"""The names of the codes, by number as in google.rpc.Code."""
 
 RETRYABLE = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "INTERNAL", "UNAVAILABLE"})
 """Codes after which a read may well succeed a little later."""

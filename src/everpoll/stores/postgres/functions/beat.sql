@@ -1,7 +1,8 @@
--- One heartbeat: the worker's beat number grows; the numbers of the others come back, and of `running` those tasks that
--- are to be canceled. Not alive: this incarnation was declared dead. has_leftovers: a stopped worker still holds tasks.
+-- One heartbeat: increments the worker's beat number; returns the numbers of the other workers, and those of the tasks
+-- `running` that are to be canceled. Not alive: this incarnation was declared dead. has_leftovers: a stopped worker
+-- still holds tasks.
 -- Running tasks that were leased more than a few seconds ago leave the indexes of ready and waiting tasks (line 2), so
--- that polls do not walk over them. Makes the partitions of the days to come, when they are missing.
+-- that polls do not read them. Makes the partitions of the coming days, if they are missing.
 create function everpoll.beat(me bigint, its_lease_s float8, running bigint[], out is_alive boolean,
     out has_leftovers boolean, out canceled bigint[], out others bigint[], out others_beats bigint[],
     out others_lease_s float8[])

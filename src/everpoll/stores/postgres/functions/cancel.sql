@@ -1,6 +1,6 @@
--- Ends a queued task as canceled; asks a running one to cancel, and notifies its worker. Returns the state after that;
--- null: unknown. A task that cancels itself is only asked: it is due now. If it runs, its due time is now after its
--- start, which tells its settlement that the run could not know of the request.
+-- Ends a queued task as canceled; requests that a running one cancels, and notifies its worker. Returns the state after
+-- that; null: unknown. For a task that cancels itself, records the request and makes it due now. If it runs, its due
+-- time is then after its start, so its settlement knows that the run did not see the request.
 create function everpoll.cancel(task_id bigint, note text, out state text, out is_changed boolean)
 language plpgsql volatile as $$
 declare held boolean; is_asked boolean; its_sequence int; its_kind text; its_name text; its_key text;
@@ -10,7 +10,7 @@ begin
       into held, is_asked, its_sequence, its_kind, its_name, its_key
       from everpoll.tasks t where t.id = task_id for update;
     if not found then
-        -- After the lock, by a snapshot of its own: what was settled meanwhile is here.
+        -- A statement of its own after the lock has a new snapshot: it sees what was settled meanwhile.
         select h.state into state from everpoll.history h where h.id = task_id;
         return;
     end if;

@@ -134,8 +134,8 @@ as $$
     select f.id from everpoll.fresh_leases() f where f.id is not null
 $$;
 
--- How many tasks of each queue are ready, up to `most`: the head of each line is looked at, never everything. Each queue
--- is counted separately: one aggregate over the heads of all took longer than reading them.
+-- How many tasks of each queue are ready, up to `most`: reads only the head of each line. Counts each queue separately:
+-- one aggregate over the heads of all took longer than reading them.
 create function everpoll.ready(most int) returns table (queue text, tasks bigint)
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off

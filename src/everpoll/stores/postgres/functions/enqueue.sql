@@ -1,7 +1,7 @@
--- Enqueues a batch in which some carry a key that may have a live task already: that one answers then. All or none.
--- Ids and due times are given in the order of the call, but keys are taken in their own order, and always from the
--- first one on: where a task that had a key ends between the insert and the look for it, everything is undone and
--- tried again. So no two batches can deadlock.
+-- Enqueues a batch in which some tasks have a key. If a live task has the key already, returns that task's id instead.
+-- All or none. Assigns ids and due times in the order of the call, but takes the keys in their own order, so that two
+-- batches cannot deadlock. If a task that had a key ends between the insert and the select that looks for it, the
+-- function undoes everything and starts again at the first key.
 create function everpoll.enqueue_keyed(queues text[], names text[], ranks int[], argss text[], delays_s float8[],
     timeouts_s float8[], kinds text[], versions int[], memories text[], keys text[],
     out ids bigint[], out are_new boolean[])
@@ -32,7 +32,7 @@ begin
                 are_new := array_fill(true, array[cardinality(new_ids)]);
                 return;
             end if;
-            -- Of equal keys in one call the first has the smallest id, and came first.
+            -- Of equal keys in one call, the first has the smallest id.
             select array_agg(case when f.id is null then t.id else u.id end order by u.place),
                    array_agg(f.id is not null order by u.place)
               into known, are_new
@@ -49,13 +49,13 @@ begin
     end loop;
 end $$;
 
--- Enqueues a batch in which some tasks are begun once, bring events, are indexed, cancel themselves or say more about
--- their keys: row by row, so that those that do none of this, and come by other ways, pay nothing for it. As in
--- enqueue_keyed, ids and due times are in the order of the call, and keys are taken in their own order.
---   onces: a caller that has inserted a row with the key has no rival any more, and whatever had the key before is in
---   history for the next statement to see. So the look after the insert cannot come too early; the one before saves
---   the insert.
---   replaces, windows_s: see unique.sql; null: no task says more about its key.
+-- Enqueues a batch in which some tasks begin once, have events, are indexed, cancel themselves or have options for
+-- their keys. Inserts row by row; batches without such tasks take faster functions. As in enqueue_keyed, assigns ids
+-- and due times in the order of the call, and takes keys in their own order.
+--   onces: after a row with the key is inserted, no other transaction can take the key, and the next statement sees in
+--   history any task that had it before. So the check after the insert is never too early; the check before it only
+--   saves the insert.
+--   replaces, windows_s: see unique.sql; null: no task has such options.
 create function everpoll.enqueue_special(queues text[], names text[], ranks int[], argss text[], delays_s float8[],
     timeouts_s float8[], kinds text[], versions int[], memories text[], keys text[], onces boolean[],
     cancel_themselves boolean[], are_indexed boolean[],
@@ -67,7 +67,8 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare task record; known bigint; inserted bigint; key_passed_on boolean;
 begin
-    -- Numbered and timed first, in the order of the call. Whole rows: a subscript of a text array walks through it.
+    -- Assigns ids and due times first, in the order of the call. Keeps whole rows: a subscript of a text array reads
+    -- all elements before it.
     ids := array(select nextval('everpoll.tasks_id_seq') from unnest(names));
     are_new := array_fill(true, array[cardinality(ids)]);
     for task in
@@ -83,7 +84,7 @@ begin
         key_passed_on := false;
         loop
             if task.replaces then
-                select r.task_id, key_passed_on or r.has_let_go into known, key_passed_on
+                select r.task_id, key_passed_on or r.has_lost_key into known, key_passed_on
                   from everpoll.replace(task.kind, task.key, task.due_at, task.delay_s, task.queue, task.name, task.rank,
                            task.args, task.timeout_s, task.version, task.memory, task.indexed, task.limit_key,
                            task.limit_running, task.limit_starts, task.limit_per_s) r;

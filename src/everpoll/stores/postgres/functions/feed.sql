@@ -66,9 +66,9 @@ begin
                     (select max(f.pruned) from everpoll.feed_horizon f), 0) into last_id;
 end $$;
 
--- Appends what happened to which task, in the transaction in which it did, but for the tasks that were lost. They are
--- live, or have ended just now. What is there already stays. A negative number is not the task's own: it becomes minus
--- the event's id, which no other event has.
+-- Appends events of tasks that are live or have just ended, in the transaction that changes the tasks; leaves out those
+-- of lost tasks, and those that are there already. A negative number is not the task's own: it becomes minus the
+-- event's id, which no other event has.
 create function everpoll.append_events(task_ids bigint[], seqs bigint[], bodies text[], lost bigint[]) returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
@@ -91,7 +91,7 @@ begin
     on conflict (task_id, seq) do nothing;
 end $$;
 
--- Appends events under negative numbers of their own, whatever they are about.
+-- Appends events about tasks, queues or anything else, each under minus its own id.
 create function everpoll.log_events(task_ids bigint[], kinds text[], names text[], keys text[], bodies text[])
 returns void
 language plpgsql volatile as $$

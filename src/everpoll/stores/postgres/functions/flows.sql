@@ -1,15 +1,16 @@
--- Returns the arguments with the result of the task before in them, as `input`.
+-- Returns the arguments, with the result of the previous task as `input`.
 create function everpoll.with_input(args text, result text) returns text
 language sql immutable
 return '{"input":' || coalesce(result, 'null') || ',' || substr(args, 2);
 
--- Tells tasks that wait for others which of these have ended: link i is the end of link_ids[i], called link_names[i], for
--- which links_to[i] waits. due_s: in how many seconds the first one is due that waits for no task any more; null: none.
---   takes = 'end': one fewer to wait for; the last one makes it queued. takes = 'result': after `done` it is queued, with
---   the result in its arguments; else it is canceled, and so are those after it. All of these name the first cause.
--- Tasks that wait have smaller ids than those that they wait for. All that may be changed are locked first, the largest id
--- first, as a cancel of a task in the middle has it, so that two transactions cannot deadlock.
-create function everpoll.tell_links(link_ids bigint[], link_names text[], link_states text[], link_results text[],
+-- Reports ended tasks to the tasks that wait for them: link i reports the end of task link_ids[i], named link_names[i],
+-- to task links_to[i]. due_s: in how many seconds the first task is due that now waits for no other; null: none does.
+--   takes = 'end': the task waits for one task fewer; after the last one it is queued. takes = 'result': after `done` the
+--   task is queued, with the result in its arguments; after any other end it is canceled, and so are the tasks that wait
+--   for it. The notes of all of them name the first cause.
+-- A task has a smaller id than those that it waits for. The function first locks all tasks that it may change, from the
+-- largest id down, the order in which `cancel` locks them too, so that two transactions cannot deadlock.
+create function everpoll.report_ends(link_ids bigint[], link_names text[], link_states text[], link_results text[],
     links_to bigint[], out due_s float8)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
@@ -79,7 +80,7 @@ begin
     end loop;
 end $$;
 
--- The tasks that lead to this one, live or ended, by id after `after`.
+-- The tasks that this one waits for, live or ended, by id after `after`.
 create function everpoll.member_ids(task_id bigint, after bigint, most int) returns bigint[]
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off

@@ -1,4 +1,4 @@
--- An ended task leaves history; its events stay. The note is its last event.
+-- Deletes an ended task from history; its events stay. The note becomes its last event.
 --   outcome: deleted, live (it has not ended), unknown
 create function everpoll.forget(task_id bigint, note text, out outcome text)
 language plpgsql volatile

@@ -1,5 +1,5 @@
--- What a service reports and has reported, by name. In each row also the newest latencies: those that are rolled up,
--- and those of the last look that is not.
+-- The dependencies that a service reports or reported earlier, by name. Each row also has the newest latencies: those
+-- that are rolled up, and those of the last look that is not.
 create function everpoll.health_dependencies_of(its_name text)
 returns table (rolled_ms bigint, rolled bytea, open_ms bigint, open bytea, canonical text,
     name text, at_ms bigint, changed_ms bigint, seen_ms bigint, latency_us int, vanished boolean, skipped boolean,
@@ -22,7 +22,7 @@ begin
     where s.name = its_name order by d.name;
 end $$;
 
--- What services report, after a service and a name.
+-- The dependencies of all services, ordered by service and name, after a service and a name.
 create function everpoll.health_edges(after_service text, after_name text, most int)
 returns table (service text, name text, canonical text, status text, vanished boolean)
 language plpgsql stable

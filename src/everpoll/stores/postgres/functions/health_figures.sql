@@ -1,8 +1,8 @@
--- What there is of one service for figures of a range, in one snapshot. kind and place: 1 a day, 2 an hour (figures,
--- and the histogram), 3 the minutes of an hour (packed), 4 a look that is not rolled up (span_ms, status, latency_us),
--- 5 the horizon, 6 the last looks that are rolled up (packed). Looks are those of all time: one outside the range may cut
--- short one inside. A day and an hour is a seek each: a lateral join with a limit, here and in the other files, keeps the
--- planner from walking through a whole table that its statistics take for a small one.
+-- The rows of one service from which the figures of a range are computed, in one snapshot. kind and place: 1 a day, 2
+-- an hour (figures, and the histogram), 3 the minutes of an hour (packed), 4 a look that is not rolled up (span_ms,
+-- status, latency_us), 5 the horizon, 6 the last looks that are rolled up (packed). Looks are those of all time: one
+-- outside the range may cut short one inside. A day and an hour is a seek each: a lateral join with a limit, here and
+-- in the other files, keeps the planner from walking through a whole table that its statistics take for a small one.
 create function everpoll.health_found(its_name text, first_day int, last_day int, its_hours int[], its_minutes int[])
 returns table (kind int, place bigint, figures bigint[], packed bytea)
 language plpgsql stable
@@ -55,7 +55,7 @@ begin
     where p.sums[1] is not null;
 end $$;
 
--- The same of services by name. If more than one in four is asked for, everything is read in one piece.
+-- The same for services by name. For more than a quarter of all services, reads the tables as a whole.
 create function everpoll.health_availability(names text[], first_day int, first_hour int, end_hour int, from_ms bigint)
 returns table (name text, figures bigint[], first_ms bigint, packed_ms bigint, recent bytea)
 language plpgsql stable

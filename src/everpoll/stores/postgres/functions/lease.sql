@@ -7,34 +7,35 @@
 -- gone (marks.py). `mark_*` return how far this call searched. has_more: due tasks are left although there was room,
 -- because other transactions have them locked; is_cut: because their payloads were too many bytes.
 --
--- asks_waiting: waiting tasks whose time has come are made ready first, so that they take their place in the order of
--- this very call, and the next due time is returned. waits_from[i]: before this, nothing waits in wanted[i]; done_until
--- says how far that is true now. Polls in the middle of a long drain do not ask this, because the answer costs as much
--- as leasing twenty rows.
+-- asks_waiting: makes waiting tasks that are due ready first, so that this call leases them in their order, and returns
+-- the next due time. waits_from[i]: no task in wanted[i] waits with a due time before this; done_until returns how far
+-- that is true after the call. Polls in the middle of a long drain pass false, because this costs as much as leasing
+-- twenty rows.
 --
--- Waiting tasks that are due are leased as they are (is_direct) where no task is ready, they are all of one queue and
--- none has a priority: then their order is that of their due times. That saves making them ready first, which writes
--- every index (measured: 30 of 80 us a task that has a key and a memory). A task that counts for a limit is left, and the
--- next poll, which meets it first, makes it ready. A task leased in this way stays in tasks_waiting until it is settled,
--- so what reads that index steps over leased rows.
+-- If no task is ready, and all waiting tasks that are due are in one queue and have no priority, the call leases them
+-- directly from line 1 (is_direct): their order is that of their due times. That saves making them ready first, which
+-- writes every index (measured: 30 of 80 us a task that has a key and a memory). A task that counts for a limit is left
+-- for the next poll, which makes it ready. A task leased in this way stays in tasks_waiting until it is settled, so all
+-- queries by that index skip leased rows.
 --
--- In such a run, while settlements follow one another (is_settling), the commit does not wait for the log to reach the
--- disk: the next settlement, about a millisecond later, makes both durable. A server that crashes in between forgets the
--- lease; then the worker takes it again (recover), or another worker does, and the first one's result is lost (measured:
--- a drain by 50 slots is 1.3 x as fast).
+-- In a run of full batches, while settlements follow one another (is_settling), the commit does not wait until the log
+-- is on disk: the next settlement, about a millisecond later, makes both durable. A server that crashes in between loses
+-- the lease. Then the worker takes it again (recover), or another worker does and the first one's result is lost
+-- (measured: a drain by 50 slots is 1.3 x as fast).
 --
--- asks_limits: tasks that count for a limit are polled as well (limited.sql), and those that may start take their place
--- in the order of this call. Their leases always wait for the disk: a server that forgot one in a crash would start another.
--- aging_s: tasks that have been due for longer come first, and then this call brings none without a limit that have not
--- been; has_aged: some were found. Null: it does not ask for them. aged_after, aged_last: up to which key of a limit the
--- last such poll went, and this one.
+-- asks_limits: polls the tasks that count for a limit as well (limited.sql), and leases those that may start in their
+-- order among the others. Such a commit always waits for the disk: a server that lost the lease in a crash would start
+-- one task too many.
+-- aging_s: tasks that have been due for longer than this (aged tasks) come first. If the call finds some (has_aged), it
+-- leases no other tasks without a limit. Null: aged tasks do not come first. aged_after, aged_last: the key of a limit at
+-- which the last such poll ended, and that at which this one ended.
 --
--- Paused queues are left out, also of the next due time: so a fleet whose queues are all paused rests.
+-- Leaves out paused queues, also for the next due time: if all queues are paused, workers do not poll in vain.
 --
 -- waited_us: how long each task had been due; a single value for all of them where they differ by less than a 32nd of
 -- the shortest (contract).
 --
--- most_bytes: the payloads that one call returns; the first task comes whatever its size.
+-- most_bytes: the most bytes of payloads that one call returns; it returns the first task whatever its size.
 --
 -- The worker's own row is locked against being declared dead: a dead worker leases nothing any more (is_lost), and
 -- a lease under way is never missed by the rescue. The advisory lock makes one worker's leases follow one another, so
@@ -98,7 +99,7 @@ begin
 
     promoted := 0;
     if asks_waiting then
-        -- Asked here first: mostly nothing is due, and a call of another function costs more than the question.
+        -- This query first: mostly nothing is due, and calling another function costs more than the query.
         if cardinality(wanted) <= 16 then
             select min(n.due_at), array_agg(q.queue) filter (where n.due_at <= now()),
                    array_agg(n.due_at) filter (where n.due_at <= now()), bool_or(n.due_at <= now() and n.is_limited)
@@ -155,14 +156,14 @@ begin
         dues_from := array_fill('-infinity'::timestamptz, array[cardinality(take_queues)]);
         ranks_to := array_fill(2147483648::bigint, array[cardinality(take_queues)]);
     elsif promoted > 0 then
-        -- What was made ready just now may lie before a mark.
+        -- The tasks that were just made ready may lie before a mark.
         dues_from := array(
             select least(r.due_from, (select min(m.due_at) from unnest(made_queues, made_from) m(queue, due_at)
                                        where m.queue = r.queue))
               from unnest(range_queues, dues_from) with ordinality r(queue, due_from, nth) order by r.nth);
     end if;
     started := 0;
-    -- Where all have one priority, those without a limit are first anyway, and the keys of limits take turns.
+    -- If all tasks have one priority, those without a limit come first anyway, and the keys of limits take turns.
     if aging_s is not null then
         select * into due from everpoll.due_ranks(wanted, rooms, range_queues, ranks_from, dues_from, ranks_to);
         if due.has_several then
@@ -247,7 +248,7 @@ begin
             order by t.queue, t.due_at limit due_room for update skip locked) c),
     found as materialized (
         select array_agg(p.ctid) || extra as ctids, coalesce(sum(p.bytes), 0) + extra_bytes as bytes from pick p),
-    -- Only where the payloads are too many bytes they are summed up one by one.
+    -- Sums up the payloads one by one only if they are too many bytes in all.
     fitting as (
         select case when f.bytes <= most_bytes then f.ctids else extra || array(select one.ctid from (
             select p.ctid, extra_bytes + sum(p.bytes) over (order by p.rank, p.due_at, p.id) as bytes,
@@ -270,7 +271,7 @@ begin
                array_agg(m.due_at) filter (where not m.is_limited and not is_direct) as dues,
                min(m.first_due_at) as first_at, max(m.due_at) as last_at,
                {differ} as differ from marks m),
-    -- A Tid Scan finds rows in the order of the pages. Only what all need is sorted: wide rows cost.
+    -- A Tid Scan finds rows in the order of the pages. Sorts only the columns that every task has: wide rows are slow.
     most as (
         select array_agg(g.id) as ids, array_agg(g.sequence) as sequences,
                array_agg(g.name) as names, array_agg(g.args) as args,
@@ -294,7 +295,7 @@ begin
     is_cut := coalesce(is_cut, false);
     has_more := false;
     if started > 0 then
-        -- Two conditions: where no poll has asked about limits, the record has no fields.
+        -- Two nested conditions: if this poll did not ask about limits, the record has no fields.
         if cardinality(array_remove(limited.rates, null)) > 0 then
             perform everpoll.note_starts(limited.keys[:started], limited.rates[:started]);
         end if;
@@ -303,7 +304,7 @@ begin
         -- More may be due in this queue: what lies before the last one is leased.
         done_until[array_position(done_queues, due_queues[1])] := coalesce(last_due, due_from[1]);
         if found_ids < room and not is_cut then
-            -- The queue has no room for more. A slot that becomes free brings the next poll; due tasks must not.
+            -- The queue has no free slot. The next poll comes when a slot becomes free, not because tasks are due.
             select min(n.due_at) into next_at from unnest(wanted) q(queue) cross join lateral (
                 select t.due_at from everpoll.tasks t
                 where t.line = 1 and t.queue = q.queue and t.due_at > now() order by t.queue, t.due_at limit 1) n;

@@ -3,7 +3,7 @@ create function everpoll.window_of(per_s float8) returns interval
 language sql immutable
 return (per_s + least(per_s * 0.05, 0.05)) * interval '1 second';
 
--- How many more tasks of a key may start at that instant; where its rate allows none, also when it allows the next one.
+-- How many more tasks of a key may start at that instant; if its rate allows none, also when it allows the next one.
 -- Running tasks are counted from the leased rows.
 create function everpoll.room_of_key(its_key text, its_running int, its_starts int, its_per_s float8, asked_at timestamptz)
 returns table (room int, opens_at timestamptz)
@@ -17,7 +17,7 @@ language sql stable as $$
       from (select coalesce(sum(s.starts), 0)::int as starts, min(s.at) as first_at from everpoll.starts s
              where its_starts is not null and s.limit_key = its_key
                and s.at > asked_at - everpoll.window_of(its_per_s)) w
-    offset 0  -- Else the planner writes this count into each place of the caller that reads it: twelve counts a key.
+    offset 0  -- Otherwise the planner copies this count to each place where the caller reads it: twelve counts a key.
 $$;
 
 -- Finds limited tasks that may start now. Locks them and their keys until the transaction ends, so that no other call
@@ -33,8 +33,8 @@ $$;
 -- Then it locks the keys that seem to have room (advisory locks; it skips keys that another poll has locked). Only then,
 -- in a later snapshot, it counts what runs and takes tasks: so the count includes all leases of earlier polls.
 --
--- Of each key a poll takes a sixteenth of what it wants, where it can: so it visits and locks few keys, and polls of
--- several workers seldom want the same ones. A poll of up to 16 tasks takes one of each key.
+-- From each key a poll takes up to a sixteenth of the tasks that it wants: so it visits and locks few keys, and polls of
+-- several workers seldom want the same keys. A poll of up to 16 tasks takes one from each key.
 --   rule_*: the limits of the caller's own code, by name of the task; they replace those that the task was enqueued with.
 --   turn_*: by queue, the key that was served last. turns: in which order the keys of these tasks were served. last_*: the
 --   key that was visited last, where there were more.
@@ -107,7 +107,7 @@ begin
                   from everpoll.tasks t
                  where t.line = 3 and t.queue = h.queue and t.rank = h.rank and t.limit_key > h.key
                  order by t.queue, t.rank, t.limit_key, t.due_at, t.id limit 1) next),
-        -- A limit without an order: the recursion ends with it.
+        -- A limit without an order by ends the recursion early.
         walked as materialized (
             select one.* from (select h.* from heads h limit visits) one),
         oldest as materialized (
@@ -123,7 +123,7 @@ begin
             select m.* from roomy m
               cross join lateral everpoll.room_of_key(m.key, m.running, m.starts, m.per_s, asked_at) f
              where f.room > 0 limit least(most_tasks, 64)),
-        -- Lines that have ended have fewer keys than the others.
+        -- Some ranks have fewer keys than the others.
         goes_on as (
             select max(w.key) as key, count(*) as seen, max(count(*)) over () as most from walked w
              group by w.queue, w.rank)
@@ -136,7 +136,7 @@ begin
           from opened_first o;
         aged_opened := coalesce(cardinality(open_keys), 0);
         if aged_opened > 0 then
-            -- This poll takes nothing else, and another one follows.
+            -- This poll takes no other tasks, and another poll follows.
             is_cut := true;
             aged_until := aged_before;
         end if;
@@ -237,7 +237,7 @@ begin
 
     -- Later than every start that a poll before this one has noted under the same lock.
     asked_at := clock_timestamp();
-    -- No more rows are locked than can be leased: of each key an even share. Where keys have less, another poll follows.
+    -- Locks no more rows than it can lease: an even share from each key. If some keys have fewer, another poll follows.
     share := greatest(quantum, ceil(most_tasks::float8 / opened)::int);
     with locked as materialized (
         select u.*, f.room from unnest(open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s)
@@ -255,7 +255,7 @@ begin
                  order by w.queue, w.rank, w.limit_key, w.due_at, w.id
                  limit least(l.room, share) for update skip locked) one) t
          where l.room > 0),
-    -- One of each key after the other within a rank, and of no key more than it has room for.
+    -- Within a rank, takes one task of each key in turn, and of no key more than its limit allows.
     rounds as (
         select p.*, case when p.rank = -2147483648 then p.due_at end as place,
                row_number() over (partition by p.key order by p.rank, p.due_at, p.id) as nth_of_key,
@@ -393,7 +393,7 @@ begin
     set at = excluded.at, until_at = excluded.until_at, starts = excluded.starts;
 end $$;
 
--- What happens at one key: due tasks that wait, up to `most`, and tasks that run.
+-- How many due tasks wait at one key, up to `most`, and how many run.
 create function everpoll.at_key(its_key text, most int, out waiting bigint, out running bigint,
     out oldest_started_at timestamptz)
 language plpgsql stable
@@ -414,7 +414,7 @@ begin
          where t.line = 3 and t.queue = l.queue and t.rank = l.rank and t.limit_key = its_key limit most) one;
 end $$;
 
--- How many of these payloads one poll returns: the first one, and those after it that fit.
+-- How many of these payloads one poll returns: always the first one, then the next ones until most_bytes is reached.
 create function everpoll.fitting(bytes int[], most_bytes bigint, out fits int)
 language sql immutable as $$
     select count(*)::int from (

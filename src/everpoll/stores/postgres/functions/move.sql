@@ -1,8 +1,8 @@
--- Moves tasks to history. A task that is not there under its sequence any more is left out; `only_of`: nor one that
--- another worker holds. Returns the ids that were moved. Absent arrays are null.
+-- Moves tasks to history; returns their ids. Leaves out a task whose sequence has changed, and, with `only_of`, a task
+-- that another worker holds. Absent arrays are null.
 --   labels: of the worker that held it, kept with the row. bys: the actor, for the trail. refunds: attempts that are
 --   refunded. rescued: rescues to be added. is_cancel: the row says that it was asked to cancel.
---   link_*: of those that another task waits for and that have not reported their end yet, what to report (tell_links).
+--   link_*: what to report (report_ends) for tasks whose end another task waits for and has not been told yet.
 create function everpoll.put_away(only_of bigint, ids bigint[], sequences int[], states text[], results text[],
     labels text[], bys text[], notes text[], refunds int[], memories text[], rescued int[], is_cancel boolean,
     out moved bigint[], out link_ids bigint[], out link_names text[], out link_states text[], out link_results text[],
@@ -34,9 +34,9 @@ begin
       into moved, link_ids, link_names, link_states, link_results, links_to from gone g;
 end $$;
 
--- Moves tasks to history and tells the tasks that wait for them; the commit wakes workers where one of those may start.
--- This is the way of every end but those of a settlement, which tells once for all of them, and puts away the ordinary
--- ones (done, nothing to say) by a shorter way of its own.
+-- Moves tasks to history and reports their ends to the tasks that wait for them; the commit wakes workers if one of
+-- those may start. Every end of a task takes this function, except a settlement: it reports once for its whole batch,
+-- and has a shorter statement for tasks that are done without a result or a note.
 create function everpoll.move(only_of bigint, ids bigint[], sequences int[], states text[], results text[],
     labels text[], bys text[], notes text[], refunds int[], memories text[], rescued int[], is_cancel boolean,
     out moved bigint[])
@@ -47,7 +47,7 @@ begin
     select * into away from everpoll.put_away(only_of, ids, sequences, states, results, labels, bys, notes, refunds,
         memories, rescued, is_cancel);
     moved := away.moved;
-    if away.links_to is not null and everpoll.tell_links(away.link_ids, away.link_names, away.link_states,
+    if away.links_to is not null and everpoll.report_ends(away.link_ids, away.link_names, away.link_states,
             away.link_results, away.links_to) is not null then
         perform pg_notify('everpoll', '');
     end if;

@@ -1,13 +1,13 @@
--- What everpoll does in a transaction of the caller's: one text in, one text back, so that every driver can call it.
+-- Functions that run in a transaction of the caller: they take and return text, so that every driver can call them.
 
--- Which database this is: since when its server runs, and its name. All connections to it, by whatever host name, socket or
--- pooler, see the same; a copy of the database elsewhere does not.
+-- Identifies the database by the start time of its server and its name. All connections to it, by any host name, socket
+-- or pooler, get the same value; a copy of the database elsewhere has another.
 create function everpoll.place() returns text
 language sql stable
 return extract(epoch from pg_postmaster_start_time()) || ' ' || current_database();
 
--- Enqueues a JSON array of tasks; a commit wakes workers. {"ids", "are_new"}; {"place"} where this is not the database
--- that was meant, and then nothing is enqueued. A key that is taken does not raise: the transaction stays usable.
+-- Enqueues a JSON array of tasks; the commit wakes workers. Returns {"ids", "are_new"}; if this is not the expected
+-- database, enqueues nothing and returns {"place"}. A key that is taken does not raise: the transaction stays usable.
 create function everpoll.enqueue_inside(expected_place text, tasks text, out answer text)
 language plpgsql volatile
 as $$
@@ -52,7 +52,7 @@ begin
 end $$;
 
 -- Ends a task as done, if `me` still holds it: {"me", "id", "sequence", "result"}. A lease that was lost is an error, so
--- that the transaction cannot be committed. Answers {"id"}, or {"place"} as above.
+-- that the transaction cannot be committed. Returns {"id"}, or {"place"} as above.
 create function everpoll.complete_inside(expected_place text, ended text, out answer text)
 language plpgsql volatile
 as $$

@@ -1,4 +1,4 @@
--- Workers lease nothing from the queue from now on.
+-- Pauses a queue: workers lease nothing from it until it is resumed.
 create function everpoll.pause(its_queue text, its_reason text, its_actor text, body text) returns void
 language plpgsql volatile as $$
 begin
@@ -7,7 +7,7 @@ begin
     perform everpoll.log_events(array[0::bigint], array['queue'::text], array[its_queue], array[null::text], array[body]);
 end $$;
 
--- Workers lease from the queue again, and are notified; false: it was not paused.
+-- Resumes a queue and notifies workers; false: it was not paused.
 create function everpoll.resume(its_queue text, body text) returns boolean
 language plpgsql volatile as $$
 begin

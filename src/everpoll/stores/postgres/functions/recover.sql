@@ -1,7 +1,7 @@
 -- Makes worker and server agree about the leases of `me`, after a call with an unknown outcome and after a reconnect.
--- The worker says what it holds. Hands back the leases of answers that never reached it. Takes again those that the
--- server forgot in a crash (its sequence is behind the worker's, which only a forgotten lease explains), so that no other
--- worker runs the same tasks. Waits for a lease of `me` that is still under way.
+-- The worker passes the leases that it holds. The function hands back leases whose answers never reached the worker. It
+-- restores leases that the server lost in a crash (the server's sequence is behind the worker's, which only a lost lease
+-- explains), so that no other worker runs the same tasks. It waits for a lease of `me` that is still under way.
 create function everpoll.recover(me bigint, held_ids bigint[], held_sequences int[], out recovered int)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set jit = off
@@ -34,6 +34,6 @@ begin
             where t.id = any(held_ids) and t.id = h.id and not t.is_leased and t.sequence < h.sequence;
         end if;
     end if;
-    -- It may have less room than that, or be on its way out.
+    -- The worker may have fewer free slots than that, or be stopping.
     if recovered > 0 then perform pg_notify('everpoll', ''); end if;
 end $$;

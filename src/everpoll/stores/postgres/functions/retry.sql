@@ -7,8 +7,8 @@ begin
     return exists (select from everpoll.history h where h.id = task_id and h.takes = 'end');
 end $$;
 
--- An ended task is due again under its own id, its sequence going on. One that waits for the end of others waits again for
--- those that live, and these report their end to it, also if they have before.
+-- Makes an ended task due again under its own id; its sequence goes on. A task that waits for others to end waits again
+-- for those that are live; they report their end to it again.
 --   outcome: queued, live (it has not ended), key_taken (holder: the live task that has its key), unknown
 create function everpoll.retry(task_id bigint, note text, out outcome text, out holder bigint)
 language plpgsql volatile
@@ -17,7 +17,7 @@ as $$
 declare ended everpoll.history; inserted bigint; members int;
 begin
     loop
-        -- Each statement has a snapshot of its own: what another transaction has moved meanwhile is where it is now.
+        -- Each statement has a snapshot of its own, so it finds a task where another transaction has moved it meanwhile.
         delete from everpoll.history h where h.id = task_id returning h.* into ended;
         if not found then
             select case when exists (select from everpoll.tasks t where t.id = task_id) then 'live' else 'unknown' end
@@ -29,7 +29,7 @@ begin
             then_id, takes, has_told)
         values (ended.id, ended.created_at, ended.timeout_s, ended.sequence, ended.rank, ended.version,
             ended.cancels_itself, ended.indexed, ended.kind, ended.queue, ended.name, ended.key,
-            -- A task that was canceled before it got the result that it takes gets it now, if there is one.
+            -- A task that was canceled before it got the result of the previous task gets it now, if there is one.
             case when ended.takes = 'result' and not starts_with(ended.args, '{"input":')
                  then coalesce((select everpoll.with_input(ended.args, b.result) from everpoll.history b
                                 where b.then_id = ended.id and b.state = 'done' limit 1), ended.args)

@@ -1,6 +1,6 @@
--- Gives a live task new arguments, or only makes it due: at once, or, while it runs, as soon as it settles. Its id; null:
--- there is no such live task, it has other arguments than expected, or it runs and only a queued one is meant. Equal
--- arguments change nothing, unless hurry. The task is the one of its_id, or of its_kind and its_key.
+-- Gives a live task new arguments, or only makes it due: at once, or, while it runs, as soon as it settles. Returns its
+-- id; null: there is no such live task, its arguments are not the expected ones, or it runs and the caller wants a queued
+-- one. Equal arguments change nothing, unless hurry. The task is the one of its_id, or of its_kind and its_key.
 create function everpoll.revise(its_kind text, its_key text, new_args text, hurry boolean,
     expected_args text, its_id bigint, only_queued boolean, keeps_due boolean, note text,
     out task_id bigint, out is_changed boolean, out is_running boolean)
@@ -26,7 +26,7 @@ begin
     update everpoll.tasks t set
         args = coalesce(new_args, t.args), trail = everpoll.remember(t.trail, '', note),
         is_revised = case when keeps_due then t.is_revised else t.is_leased end,
-        -- One that waits for others goes on waiting, but not for its delay once they have ended.
+        -- A task that waits for others still waits for them, but is due without its delay once they have ended.
         due_at = case when t.is_leased or keeps_due then t.due_at when t.line = 5 then t.created_at else least(clock_timestamp(), t.due_at) end,
         line = case when t.line = 1 and not keeps_due and not t.is_leased
                     then case when t.limit_key is null then 0 else 3 end else t.line end
@@ -34,6 +34,6 @@ begin
     if note is not null then
         perform everpoll.log_events(array[task.id], array[task.kind], array[task.name], array[task.key], array[note]);
     end if;
-    -- What runs is due again when it settles, whatever it settles: as after a cancel, its worker must not sleep then.
+    -- A running task is due again when it settles, whatever its outcome; wake its worker then, as after a cancel.
     if not keeps_due then perform pg_notify('everpoll', case when task.is_leased then 'c' else '' end); end if;
 end $$;

@@ -1,6 +1,6 @@
--- Makes tasks due that workers have set aside because they could not run them; how many. The index of errors finds them,
--- which other tasks are not in. Only a task whose last note says so is set aside: one that was run since is not.
---   names, newest: what the asking worker can run, and up to which version of its arguments.
+-- Makes tasks due that workers have set aside because they could not run them; returns how many. Finds them by the index
+-- of errors, which has no others. A task is set aside only if its last note says so, not if it was run since.
+--   names, newest: the tasks that the calling worker can run, and the newest version of the arguments of each.
 create function everpoll.release_set_aside(names text[], newest int[], queues text[], most int, out released int)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off

@@ -49,7 +49,7 @@ begin
                 link_results := array_fill(null::text, array[cardinality(links_to)]);
             end if;
         end if;
-        if moves < cardinality(done_ids) then   -- rare: what is not in history under this very transaction was lost
+        if moves < cardinality(done_ids) then   -- rare: a task that this transaction did not move to history was lost
             lost := array(select d from unnest(done_ids) d where not exists (
                 select from everpoll.history h
                 where h.id = d and h.sequence = done_sequence and h.owner = me and h.ended_at = now()));
@@ -124,8 +124,8 @@ begin
     if event_tasks is not null then
         perform everpoll.append_events(event_tasks, event_seqs, event_bodies, lost);
     end if;
-    -- Last, so that what others wait for is locked for as short as can be; once, so that it is locked in order.
+    -- Last, so that waiting tasks are locked as briefly as possible; in one call, so that they are locked in order.
     if links_to is not null then
-        due_s := everpoll.tell_links(link_ids, link_names, link_states, link_results, links_to);
+        due_s := everpoll.report_ends(link_ids, link_names, link_states, link_results, links_to);
     end if;
 end $$;

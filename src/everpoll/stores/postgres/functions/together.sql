@@ -1,5 +1,5 @@
--- Enqueues a batch whole, or nothing of it where a task that rejects finds its key taken: then the ids of those that have
--- the keys come back, and 0 for the others.
+-- Enqueues a whole batch, or nothing if a task with on_conflict="reject" finds its key taken: then it returns the ids of
+-- the tasks that have the keys, and 0 for the others.
 create function everpoll.enqueue_together(queues text[], names text[], ranks int[], argss text[], delays_s float8[],
     timeouts_s float8[], kinds text[], versions int[], memories text[], keys text[], onces boolean[],
     cancel_themselves boolean[], are_indexed boolean[],
@@ -17,7 +17,7 @@ begin
         raise exception 'a key is taken' using errcode = 'EV002';
     end if;
 exception when sqlstate 'EV002' then
-    -- What was enqueued is undone; the variables keep what they had.
+    -- The exception undoes the inserts; the variables keep their values.
     select array_agg(case when u.rejects and not u.is_new then u.id else 0 end order by u.place),
            array_agg(false order by u.place)
       into ids, are_new from unnest(ids, are_new, rejects) with ordinality u(id, is_new, rejects, place);

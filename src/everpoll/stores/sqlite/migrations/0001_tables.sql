@@ -1,7 +1,7 @@
 -- Instants (`_at`) are microseconds of the wall clock. The columns have the names that they have in Postgres.
 --
--- line: where a look finds the row: 0 ready (or leased), 1 waiting for due_at; 3 due, and waits until its limit lets it
--- start (a leased one stays there); 5 waits for other tasks, and no look reads it.
+-- line: where a poll finds the row: 0 ready (or leased), 1 waiting for due_at; 3 due, and waits until its limit lets it
+-- start (a leased one stays there); 5 waits for other tasks, and no poll reads it.
 create table everpoll_tasks (
     id               integer primary key autoincrement, -- never reused: history and tokens refer to it
     due_at           integer not null,
@@ -17,7 +17,7 @@ create table everpoll_tasks (
     line             integer not null,
     is_leased        integer not null default 0,
     cancel_requested integer not null default 0,
-    cancels_itself   integer not null default 0,        -- a cancel only asks it: it has something to do before its end
+    cancels_itself   integer not null default 0,        -- a cancel only makes it due: its handler cleans up before its end
     is_revised       integer not null default 0,        -- changed while it runs: due again at once
     indexed          integer not null default 0,        -- found by kind, name and key, also after its end
     has_told         integer not null default 0,        -- it ended once, and has reported it to the task that waits for it
@@ -42,7 +42,7 @@ create table everpoll_tasks (
 -- Rows that are not due are not in it: a million of them cost a lease nothing.
 create index everpoll_tasks_ready on everpoll_tasks (queue, rank, due_at) where line = 0 and is_leased = 0;
 create index everpoll_tasks_waiting on everpoll_tasks (queue, due_at) where line = 1;
--- Where more tasks fall due at once than one look makes ready, the urgent ones come first. Priority 0 is not in it.
+-- If more tasks fall due at once than one poll makes ready, the urgent ones come first. Priority 0 is not in it.
 create index everpoll_tasks_waiting_ranked on everpoll_tasks (queue, rank, due_at) where line = 1 and rank <> 0;
 -- As many entries as there are busy slots: the rescue and the counts read it instead of every row.
 create index everpoll_tasks_leased on everpoll_tasks (queue) where is_leased = 1;
@@ -52,7 +52,7 @@ create index everpoll_tasks_indexed on everpoll_tasks (kind, id) where indexed =
 create index everpoll_tasks_error on everpoll_tasks (error_type) where error_type is not null;
 create index everpoll_tasks_retrying on everpoll_tasks (id) where error_type is not null;
 create index everpoll_tasks_limited on everpoll_tasks (queue, rank, limit_key, due_at) where line = 3 and is_leased = 0;
--- What runs is counted here: nothing else says how much of a limit is in use.
+-- Polls count running tasks here: no counter stores how much of a limit is in use.
 create index everpoll_tasks_limited_running on everpoll_tasks (limit_key) where is_leased = 1 and limit_key is not null;
 -- Tasks that wait for others are counted by queue.
 create index everpoll_tasks_blocked on everpoll_tasks (queue) where line = 5;
@@ -110,9 +110,9 @@ create table everpoll_workers (
     slots       integer not null,
     version     text not null,
     lease_s     real not null,
-    beats       integer not null default 0,             -- another worker that sees it stand still decides
+    beats       integer not null default 0,             -- if it stops growing, another worker declares this one dead
     started_at  integer not null,
-    beat_at     integer not null,                       -- for people
+    beat_at     integer not null,                       -- only shown: no decision uses it
     stopped_at  integer,                                -- signed off, or declared dead
     loops       text,                                   -- those of its process, a JSON array
     names       text                                    -- the tasks that it can run, a JSON array; null: it did not say
@@ -142,7 +142,7 @@ create table everpoll_events (
     unique (task_id, seq)
 ) strict;
 
--- Up to which number events were dropped because of their age: a reader that stands before it has missed some.
+-- Up to which number events were dropped because of their age: a reader whose position is lower has missed some.
 create table everpoll_feed_horizon (
     one    integer primary key check (one = 1),
     pruned integer not null
@@ -185,11 +185,11 @@ create table everpoll_starts (
 
 create index everpoll_starts_old on everpoll_starts (until_at);
 
--- What is recorded about services. Instants (`_ms`) are milliseconds since the epoch, `hour` and `day` count hours and
+-- Records about services. Instants (`_ms`) are milliseconds since the epoch, `hour` and `day` count hours and
 -- days since then. The columns have the names that they have in Postgres.
 
 create table everpoll_health_services (
-    id           integer primary key autoincrement,     -- never reused: what is forgotten may leave rows behind
+    id           integer primary key autoincrement,     -- never reused: a forgotten service may leave rows behind
     name         text not null unique,
     recent       blob,                                  -- its last looks, packed, for sparklines
     latencies    blob,                                  -- of its dependencies, at the last look that was rolled up
@@ -264,7 +264,7 @@ create index everpoll_health_days_old on everpoll_health_days (day);
 create table everpoll_health_dependencies (
     service       integer not null,
     name          text not null,
-    at_ms         integer not null,                     -- the look that said so
+    at_ms         integer not null,                     -- when the look was that reported it
     changed_ms    integer not null,
     seen_ms       integer not null,
     latency_us    integer,
@@ -304,7 +304,7 @@ create table everpoll_health_windows (
     body text not null                                  -- JSON
 ) strict;
 
--- One row: what is before these hours, and this instant, was pruned.
+-- One row: all records before these hours and this instant were pruned.
 create table everpoll_health_horizon (
     id        integer primary key check (id = 1),
     looks     integer not null,
