@@ -177,7 +177,9 @@ def _at(decision: Decision) -> str:
 def _why(decision: Decision) -> str:
     status = "" if decision.status is None else f" [{decision.status}]"
     times = f" ({decision.times} times)" if decision.times > 1 else ""
-    facts = "".join(f"\n{name}: {value}" for name, value in decision.facts.items())
+    # The fact `error` of a failed call has the text of `why`.
+    shown = {name: value for name, value in decision.facts.items() if name != "error" or str(value) not in decision.why}
+    facts = "".join(f"\n{name}: {value}" for name, value in shown.items())
     return f"{decision.why}{status}{times}{facts}"
 
 
