@@ -44,6 +44,18 @@ async def test_a_row_that_cannot_be_claimed_stops_no_other(stage: TableStage, ca
     assert len(answer) < 5, "it is told, and not again and again"
 
 
+@pytest.mark.parametrize("how", ["rollback, 'row under audit'", "fail, 'row under audit'", "ignore"])
+async def test_whatever_a_trigger_does_to_a_claim_stops_no_other_row(sqlite_stage: SqliteStage, how: str) -> None:
+    await sqlite_stage.create()
+    await sqlite_stage.queue(1, 2, 3)
+    await sqlite_stage.execute(f"create trigger t before update on jobs when old.id = 2 begin select raise({how}); end")
+    async with sqlite_stage.claimer() as claimer:
+        taken = [key for _ in range(4) for key in keys(await claimer.take())]
+        last = await claimer.look()
+    assert taken == [1, 3]
+    assert (last.next_due_s, last.missed) == (None, 0), "it is left alone, and no reason to look again at once"
+
+
 async def test_a_row_that_cannot_be_beaten_for_costs_the_others_nothing(stage: TableStage) -> None:
     await stage.create()
     await stage.queue(1, 2)

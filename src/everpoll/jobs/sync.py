@@ -21,6 +21,7 @@ from everpoll.policy import Duration, shown
 from everpoll.stores.contract import NewTask, OnConflict, Store, TaskInfo
 
 if TYPE_CHECKING:
+    from everpoll.jobs.flows import JobCall
     from everpoll.jobs.job import Job
     from everpoll.jobs.options import EnqueueOptions
     from everpoll.jobs.registry import Jobs
@@ -148,22 +149,22 @@ class SyncJob(Generic[P, R]):
         self._calls = calls
 
     @overload
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> "SyncTask[R]": ...
     # See `Job.enqueue`.
     @overload
-    def enqueue(self, *args: Any, delay: Duration | datetime, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, delay: Duration | datetime, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, priority: int, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, priority: int, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, key: str, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, key: str, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, on_conflict: OnConflict, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, on_conflict: OnConflict, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, unique_for: Duration, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, unique_for: Duration, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, connection: Any, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, connection: Any, **kwargs: Any) -> "SyncTask[R]": ...
 
-    def enqueue(self, *args: Any, **kwargs: Any) -> "SyncTask[R]":
+    def enqueue(self, /, *args: Any, **kwargs: Any) -> "SyncTask[R]":
         """Enqueue the job, as `await job.enqueue(…)` does."""
         return self.enqueue_call(args, kwargs, self._job.split_options(kwargs))
 
@@ -192,9 +193,9 @@ class SyncJob(Generic[P, R]):
         return SyncTask(self._calls, task_id, is_new=False)
 
     def enqueue_many(
-        self, calls: Iterable[tuple[Any, ...]], **options: "Unpack[EnqueueOptions]"
+        self, calls: "Iterable[tuple[Any, ...] | JobCall[R]]", **options: "Unpack[EnqueueOptions]"
     ) -> "list[SyncTask[R]]":
-        """Enqueue one task per tuple of arguments, all or none."""
+        """Enqueue one task per tuple of arguments, or per `job.call(…)`, all or none."""
         tasks = self._job.new_tasks(calls, options)
         if options.get("connection") is not None:
             return self._enqueue_inside(tasks, options)
