@@ -113,7 +113,7 @@ async def test_sqlalchemy(postgres: str) -> None:
         connection.close()
         with pytest.raises(BadInput, match="this SQLAlchemy connection is closed"):
             f.sync.enqueue(1, connection=connection)
-        with Session(sqlalchemy.create_engine("sqlite://")) as session, pytest.raises(BadInput, match="is one of SQLite"):
+        with Session(sqlalchemy.create_engine("sqlite://")) as session, pytest.raises(BadInput, match="one of SQLite"):
             f.sync.enqueue(1, connection=session)
 
     await asyncio.to_thread(synchronously)
@@ -277,7 +277,7 @@ async def test_kinds_of_databases_do_not_mix(postgres: str, file: str) -> None:
             await f.enqueue(1, connection=connection)
     await nothing_is_enqueued(app)
     app, f = shop(postgres)
-    with pytest.raises(BadInput, match="sqlite3 connection is one of SQLite, and the tasks of this app are in Postgres"):
+    with pytest.raises(BadInput, match="connection is one of SQLite, and the tasks of this app are in Postgres"):
         await asyncio.to_thread(lambda: f.sync.enqueue(1, connection=sqlite3.connect(":memory:")))
     await nothing_is_enqueued(app)
 
