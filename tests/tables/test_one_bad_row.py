@@ -83,6 +83,22 @@ async def test_a_row_that_cannot_be_given_back_holds_up_no_other_and_no_beat(sta
     assert await stage.statuses() == {1: "running", 2: "queued", 3: "running"}
 
 
+async def test_a_trigger_that_ends_the_beats_transaction_costs_one_beat(sqlite_stage: SqliteStage) -> None:
+    """What the beat had written before is lost with it; the next beats leave that row alone."""
+    await sqlite_stage.create()
+    await sqlite_stage.queue(1, 2, 3)
+    async with sqlite_stage.claimer(label="dead") as dead, sqlite_stage.claimer(label="alive") as alive:
+        assert keys(await dead.take(2)) == [1, 2]
+        await sqlite_stage.age(HOUR_S, "last_heartbeat", "started_at")
+        mine = await alive.take_one()
+        await sqlite_stage.execute(
+            "create trigger t before update on jobs when old.id = 1 begin select raise(rollback, 'audit'); end"
+        )
+        beats = [await alive.beat(mine) for _ in range(2)]
+        assert [beat.is_alive for beat in beats] == [True, True]
+    assert await sqlite_stage.statuses() == {1: "running", 2: "queued", 3: "running"}
+
+
 async def test_a_row_whose_end_is_refused_has_failed_and_says_why(stage: TableStage, guard: Guard) -> None:
     await stage.create()
     await stage.queue(*range(1, 6))

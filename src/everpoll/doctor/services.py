@@ -24,9 +24,9 @@ def stale(due: Sequence[DueTasks]) -> Verdict:
     if not late:
         return fine("all looks at services are on time")
     number, oldest_s = sum(one.tasks for one in late), max(one.oldest_s for one in late)
-    keys = listed(key for one in late for key in one.keys)
+    keys, verb = listed(key for one in late for key in one.keys), "is" if number == 1 else "are"
     return problem(
-        f"{counted(number, 'look')} at services are late, the oldest by {human(round(oldest_s))}: {keys}",
+        f"{counted(number, 'look')} at services {verb} late, the oldest by {human(round(oldest_s))}: {keys}",
         "start a worker, or more of them: `everpoll run`; `everpoll why SERVICE` says what one of them waits for",
     )
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from everpoll.engine.portal import Portal, refuse_in_an_event_loop, waited
-from everpoll.errors import BadInput, NotRunning
+from everpoll.errors import BadInput, NotRunning, TaskNotFound
 from everpoll.jobs.own_transactions import enqueueing_of, inside_sync
 from everpoll.policy import Duration, shown
 from everpoll.stores.contract import NewTask, OnConflict, Store, TaskInfo
@@ -34,12 +34,15 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+LAST_ID = 2**63 - 1
 
 
 def checked_id(task_id: object) -> int:
-    """Return the id of a task; raise `BadInput` if it is not a whole number."""
+    """Return the id of a task; raise `BadInput` if it is not a whole number, `TaskNotFound` if no task can have it."""
     if isinstance(task_id, bool) or not isinstance(task_id, int):
         raise BadInput(f"{shown(task_id)} is not the id of a task: write a whole number")
+    if not 0 < task_id <= LAST_ID:
+        raise TaskNotFound(f"no task {shown(task_id)}: ids are between 1 and 2^63-1")
     return task_id
 
 

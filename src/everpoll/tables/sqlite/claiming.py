@@ -39,8 +39,8 @@ class SqliteClaiming(Claiming):
         self._begun = begun
 
     def is_refusal(self, error: Exception) -> bool:
-        """See `Claiming`."""
-        return is_refusal(self._con, error)
+        """See `Claiming`. Where a trigger has ended the whole transaction, nothing more can be tried in it."""
+        return isinstance(error, sqlite3.IntegrityError) and self._con.in_transaction
 
     async def look(self, most: int) -> list[Values]:
         """See `Claiming`."""
@@ -73,13 +73,6 @@ class SqliteClaiming(Claiming):
     async def waits(self) -> tuple[bool, float | None]:
         """See `Claiming`. In a transaction no row is locked by others: one that is due was refused."""
         return False, until_s(peeked(self._con, self._statements)[1])
-
-
-def is_refusal(con: Connection, error: Exception) -> bool:
-    """Return True if the table refuses a row. A trigger may end the whole transaction; then nothing more can be tried
-    in it.
-    """
-    return isinstance(error, sqlite3.IntegrityError) and con.in_transaction
 
 
 def peek(con: Connection, statements: Statements) -> Found | None:
