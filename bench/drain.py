@@ -31,7 +31,7 @@ NOTES = [
         "Targets are judged on plain asyncio, which is what everpoll installs; rows under uvloop are for comparison. "
         "The clock starts for every arm when its first jobs are in hand."
     ),
-    "Beside HTTP: an HTTP server with metrics is in the same process, and no client asks it anything.",
+    "Beside HTTP: an HTTP server with metrics is in the same process, started before the clock; no client asks it.",
     "everpoll keeps history (each job is moved to it); the bare references delete and keep nothing.",
     (
         "`plain`: a table with the same columns as one would write it down; `own`: everpoll's own table, indexes "

@@ -81,7 +81,7 @@ def _control(name: str, now: float, is_sick: bool) -> Control:
         incidents=2 if is_sick else 0,
         due_at=now + EVERY_S,
         waits="backoff" if is_sick else "interval",
-        slot_at=now,
+        origin_at=now,
         # Ahead of the clock: no worker looks meanwhile, and a stale service shows less.
         looked_at=now + AHEAD_S,
         judged_at=now + AHEAD_S,

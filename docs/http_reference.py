@@ -36,16 +36,16 @@ shape of every answer; this page is made from the same table. `GET /` is the das
 | what | rule |
 | --- | --- |
 | token | `Authorization: Bearer …`, or the cookie of the login page at `/`. Every call needs it but `/health` and `/api/beat/…`. The login page with its style sheet and icon shows no data and needs none; nor does the [status page](../how-to/show-a-status-page.md) with its badges, where you switch it on. It is never taken from a URL |
-| read token | allows calls with access "read"; others answer 403 |
+| read token | allows calls with access "read"; other calls are answered with 403 |
 | no token set | only callers on this machine are answered |
-| Host | a name that is not one of the server answers 400; see `--allow-host` and `hosts=` |
-| Origin | a change that a page of another site sends answers 403. A request without `Origin` needs no special header |
+| Host | a request for a name that is not one of the server's is answered with 400; see `--allow-host` and `hosts=` |
+| Origin | a change that a page of another site sends is answered with 403. A request without `Origin` needs no special header |
 | lists | `{"items": […], "after": cursor or null}`; pass the cursor as `after` to go on. `limit` is at most 1,000; a page has at most 500 jobs or runs, and 200 services, also for a higher one. Rows that are added or move meanwhile are neither skipped nor repeated |
 | ETag | lists and details have one; with `If-None-Match` an unchanged answer is 304 |
 | integers | beyond 2^53 they are strings |
 | instants | ISO 8601 in UTC; the header `Everpoll-Time` is the clock of the server, in seconds since the epoch |
 | secrets | what is stored under the name of a secret is shown as `***` |
-| body | JSON, at most 1 MiB |
+| body | JSON, at most 1 MiB. The server waits 30 seconds for a request, and as long for its body |
 | names in paths | a `/` in a name is written as `%2F` |
 
 ## Problems
@@ -55,15 +55,15 @@ Errors are `application/problem+json` with `type`, `title`, `status` and `detail
 | status | when |
 | --- | --- |
 | 400 | the body is not JSON, or the Host is foreign |
-| 401 | there is no token, or it is not known |
+| 401 | the request has no token, or an unknown one |
 | 403 | the token only reads, the Origin is foreign, or the caller is on another machine and no token is set |
 | 404 | there is no such thing |
 | 405 | the path has other methods; `Allow` names them |
-| 409 | a conflict: it has ended, it has not, or its key is taken; `holder` is the id of the task that has the key |
+| 409 | a conflict: the job or run has ended already, or has not ended yet, or its key is taken; `holder` is the id of the task that has the key |
 | 413 | the body is too large |
 | 422 | a value cannot be used; `argument` is its name |
 | 500 | a fault of everpoll; the log has the reason |
-| 503 | the database cannot be reached, or took longer than 2 s. More time have `/api/tables`, whose `check=true` asks the databases of your tables (10 s), `/api/doctor`, which asks a dozen questions (60 s), and a dry run of `/api/jobs/bulk`, which looks at all jobs that match (30 s) |
+| 503 | the database cannot be reached, or took longer than 2 s. Three calls may take longer: `/api/tables`, whose `check=true` queries the databases of your tables (10 s), `/api/doctor`, which makes a dozen queries (60 s), and a dry run of `/api/jobs/bulk`, which reads all jobs that match (30 s) |
 """
 STREAMS = """
 Streams are server-sent events. `/api/events` is the durable log: changes of runs, failures and cancels of jobs, actions

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -36,8 +37,9 @@ class Crowd:
         threads = [threading.Thread(target=lambda: asyncio.run(self._one()), daemon=True) for _ in range(THREADS)]
         for thread in threads:
             thread.start()
+        until = time.monotonic() + LIMIT_S
         for thread in threads:
-            thread.join(LIMIT_S)
+            thread.join(max(0.0, until - time.monotonic()))
         hung = sum(thread.is_alive() for thread in threads)
         assert not hung, f"{hung} of {THREADS} threads hang; the others: {self.answers}"
 
@@ -51,8 +53,9 @@ class Crowd:
             return
         self.answers.append(answer)
         # It stays in use until the others have their answers.
+        until = time.monotonic() + LIMIT_S
         for _ in range(THREADS - 1):
-            await asyncio.to_thread(self._all_answered.acquire, timeout=LIMIT_S)
+            await asyncio.to_thread(self._all_answered.acquire, timeout=max(0.0, until - time.monotonic()))
         await self._app.close()
 
 

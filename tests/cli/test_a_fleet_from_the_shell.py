@@ -190,6 +190,7 @@ def test_a_queue_is_paused_listed_explained_and_resumed(shop: Shop, worker: Warm
     assert (queue["queue"], queue["ready"], queue["paused"]["reason"]) == ("default", 1, "[red]stop[/red]")
     assert queue["oldest_due_at"] is not None
     shown = shop.everpoll("queues", "list")
+    assert "blocked" not in shown, "no job waits for others: the names get the room of that column"
     assert "paused by" in shown
     assert "[red]stop[/red]" in shown, "text of others must not become markup"
     verdict = shop.json("why", task)["verdict"]

@@ -69,6 +69,6 @@ def test_a_problem_ends_with_2(folder: Path, shell: Shell) -> None:
 
 
 def test_what_cannot_be_asked_is_refused(folder: Path, shell: Shell) -> None:
-    assert "lives in the process of its app" in shell("doctor", "--url", "memory://").err
+    assert "exists only in the process of its app" in shell("doctor", "--url", "memory://").err
     assert "--transaction-age" in shell("doctor", "--transaction-age", "soon").err
     assert "address of its own" in shell("doctor", "doctor_shop:app", "--url", "sqlite:///x.db").err

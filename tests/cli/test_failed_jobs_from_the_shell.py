@@ -53,7 +53,7 @@ def test_a_redrive_counts_asks_and_puts_back(shell: Shell, url: str) -> None:
     assert (done["matched"], done["moved"], done["skipped"]) == (2, 2, 0)
     assert [one["type"] for one in shell.json("jobs", "causes", "--url", url)] == ["KeyError"]
     assert "without a filter" in shell("jobs", "redrive", "--url", url).err
-    assert "1 of 1 jobs put back" in shell("jobs", "redrive", "--everything", "--yes", "--url", url).out
+    assert "1 of 1 job put back" in shell("jobs", "redrive", "--everything", "--yes", "--url", url).out
 
 
 def test_live_jobs_are_canceled_by_filter(shell: Shell, url: str) -> None:

@@ -61,15 +61,15 @@ def test_a_weekly_window_and_one_at_another_time(shell: Shell, database: Monitor
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "write --for 2h, or --until"),
-        (("--for", "2h", "--until", "2090-01-01T00:00"), "write --for 2h, or --until"),
+        ((), "write either --for 2h or --until"),
+        (("--for", "2h", "--until", "2090-01-01T00:00"), "write either --for 2h or --until"),
         (("--for", "soon"), "--for"),
         (("--for", "999999999d"), "--for"),
         (("--until", "tomorrow"), "is not an instant"),
         (("--until", "2001-01-01T00:00"), "is over already"),
         (("--from", "2090-01-02", "--until", "2090-01-01"), "must be later than"),
         (("--weekly", "sunday", "--at", "02:00", "--for", "2h"), "write some of mon"),
-        (("--weekly", "sun", "--for", "2h"), "write --at 02:00"),
+        (("--weekly", "sun", "--for", "2h"), "--weekly needs --at 02:00"),
         (("--weekly", "sun", "--at", "25:00", "--for", "2h"), "must be from"),
         (("--weekly", "sun", "--at", "02:00", "--for", "2h", "--zone", "../x"), "not a known time zone"),
         (("--for", "2h", "--at", "02:00"), "belong to --weekly"),

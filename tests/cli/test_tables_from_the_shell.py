@@ -112,6 +112,7 @@ def test_ddl_prints_nothing_where_check_is_content(shop: Shop) -> None:
 def test_rows_and_workers_of_a_table_are_shown(shop: Shop) -> None:
     """`tables list`, `workers --app` and `why TABLE:KEY`."""
     shop.execute(shop.everpoll("tables", "ddl", "shop:app", "execution_jobs"))
+    assert "No worker holds rows of the app's tables" in shop.everpoll("workers", "--app", "shop:app", code=2)
     shop.execute(
         "insert into execution_jobs (status, worker_id, started_at, last_heartbeat) values "
         "('queued', null, null, null), ('running', 'web-1', now(), now())"
@@ -130,6 +131,7 @@ def test_rows_and_workers_of_a_table_are_shown(shop: Shop) -> None:
     assert json.loads(shop.everpoll("workers", "--app", "shop:app", "--json"))[0]["table"] == "execution_jobs"
     assert "runs on worker web-1" in shop.everpoll("why", "execution_jobs:2", "--app", "shop:app")
     assert "waits for a free slot" in shop.everpoll("why", "execution_jobs:1", "--app", "shop:app")
+    assert "waits for a free slot" in shop.everpoll("why", "execution_jobs#1", "--app", "shop:app"), "as logs write it"
     assert "has no row '9'" in shop.everpoll("why", "execution_jobs:9", "--app", "shop:app", code=2)
 
 

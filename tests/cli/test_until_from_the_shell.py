@@ -83,7 +83,7 @@ def test_ready_is_0_and_every_look_is_a_line() -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     [title, first, second, last] = ended.stdout.splitlines()
     assert title == f"    0s  GET {fake.url}/ops/7"
-    assert re.fullmatch(r" +0s  look 1: running, 40 %; the next in [\d.]+ms", first)
+    assert re.fullmatch(r" +0s  look 1: running, 40 %; next look in [\d.]+ms", first)
     assert "look 2: running, 40 %" in second
     assert re.fullmatch(r"ready after 3 looks in [\d.]+m?s", last)
     assert max(map(len, ended.stdout.splitlines())) <= 80
@@ -125,7 +125,7 @@ def test_a_server_that_never_answers_does_not_outlive_the_budget() -> None:
 def test_a_server_that_is_away_is_asked_again() -> None:
     ended = until(f"http://127.0.0.1:{reserved_port()}/x", "--timeout", "200ms", "--every", "50ms")
     assert ended.returncode == 2
-    assert "look 1: 127.0.0.1 refused the connection; the next in" in ended.stdout
+    assert "look 1: 127.0.0.1 refused the connection; next look in" in ended.stdout
     assert "last seen: 127.0.0.1 refused the connection" in ended.stderr
 
 
@@ -233,8 +233,8 @@ def test_retry_after_of_the_start_and_of_a_look_is_kept_to() -> None:
     with serving(by_path(paths)) as fake:
         ended = until(f"{fake.url}/", "--method", "POST", *QUICK)
     assert ended.returncode == 0
-    assert re.search(r"started; the next in 1(\.\d)?s", ended.stdout)
-    assert re.search(r"look 1: 202; the next in 1(\.\d)?s: the (look|remote) asked for 1s", ended.stdout)
+    assert re.search(r"started; next look in 1(\.\d)?s", ended.stdout)
+    assert re.search(r"look 1: 202; next look in 1(\.\d)?s: the (look|remote) asked for 1s", ended.stdout)
 
 
 # ── protocols ────────────────────────────────────────────────────────────────────────────────────────────────────────

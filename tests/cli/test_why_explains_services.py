@@ -20,7 +20,7 @@ def database(tmp_path: Path) -> Monitored:
 
 def test_a_service_that_was_not_looked_at_yet(shell: Shell, database: Monitored) -> None:
     printed = shell.json("why", "billing", "--url", database.url)
-    assert printed["verdict"] == "billing was not looked at yet."
+    assert printed["verdict"] == "billing has not been looked at yet."
     assert printed["advice"].startswith("no worker is running: start one with everpoll run")
 
 
@@ -39,7 +39,7 @@ def test_a_service_that_is_down(shell: Shell, database: Monitored) -> None:
         looked_at=now - 60,
         judged_at=now - 60,
         changed_at=now - 3600,
-        slot_at=now - 60,
+        origin_at=now - 60,
         fetch=definition.fetch,
         every_s=30.0,
         warnings=["its certificate expires in 3d"],
@@ -62,10 +62,12 @@ def test_a_muted_service_says_so(shell: Shell, database: Monitored) -> None:
 
 
 def test_a_number_is_a_task_and_a_name_with_a_colon_may_be_a_service(shell: Shell, database: Monitored) -> None:
+    database.remember("billing")  # due again in an hour: a first look is due within seconds
     task = database.use(lambda store: store.find("check", "billing"))
     assert task is not None
-    assert shell.json("why", str(task.id), "--url", database.url)["verdict"].startswith("It is not due yet")
-    assert shell.json("why", "a:b", "--url", database.url)["verdict"] == "a:b was not looked at yet."
+    verdict = shell.json("why", str(task.id), "--url", database.url)["verdict"]
+    assert verdict.startswith("It has run before, and is due again")
+    assert shell.json("why", "a:b", "--url", database.url)["verdict"] == "a:b has not been looked at yet."
 
 
 @pytest.mark.parametrize(

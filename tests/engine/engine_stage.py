@@ -29,6 +29,7 @@ from everpoll.stores.contract import (
     TaskInfo,
     WorkerCard,
 )
+from everpoll.stores.figures import Figure
 from everpoll.stores.memory import MemoryStore
 from everpoll.testing import VirtualClock
 
@@ -172,6 +173,9 @@ class FreezingConnection:
 
     def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         return Rescued() if self._is_frozen() else self._connection.rescue(incarnation, dead, overdue)
+
+    def publish(self, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
+        pass
 
     def close(self) -> None:
         self._connection.close()

@@ -20,6 +20,7 @@ from everpoll.engine.worker import Worker
 from everpoll.errors import StoreUnavailable
 from everpoll.policy.liveness import OtherWorker
 from everpoll.stores.contract import Beat, Leased, NewTask, Rescued, Settlement, WorkerCard
+from everpoll.stores.figures import Figure
 from everpoll.stores.memory import MemoryStore
 
 LIMIT_S = 20.0
@@ -55,6 +56,9 @@ class FakeConnection:
     def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         self.rescues.append((list(dead), list(overdue)))
         return Rescued(len(dead) + len(overdue))
+
+    def publish(self, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
+        pass
 
     def close(self) -> None:
         self.closed += 1
@@ -166,9 +170,10 @@ async def test_a_rescue_that_fails_costs_no_beat() -> None:
             raise StoreUnavailable("connection refused")
 
     connection = Unlucky(lambda _: Beat(is_alive=True, has_leftovers=True))
-    heart = Heart(connection, QUICK_S)
+    heart = Heart(connection, SLOW_S)
     for _ in range(4):
         assert (await heart.beat()).is_alive
+        heart.heartbeat.beat_now()
     assert "rescue: StoreUnavailable" in await heart.failures.get()
     await heart.heartbeat.stop()
     assert (connection.opened, heart.silences.empty()) == (1, True)

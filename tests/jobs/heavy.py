@@ -60,6 +60,12 @@ def odd(what: str) -> object:
     return {"snooze": Snooze("1h"), "cancel": Cancel("enough"), "object": object(), "none": None}[what]
 
 
+@app.job(run="process", retry=ONCE)
+def closes_its_output() -> str:
+    sys.stdout.close()
+    return "done"
+
+
 def _forget_me() -> None:
     raise KeyError("gone")
 

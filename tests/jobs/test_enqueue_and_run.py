@@ -4,11 +4,12 @@ import asyncio
 import contextvars
 import threading
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from everpoll import BadInput, Everpoll, JobNotFound, Task
+from everpoll import BadInput, Everpoll, JobNotFound, KeyTaken, Task
 from jobs.jobs_stage import LIMIT_S, counted, ended
 
 
@@ -272,6 +273,10 @@ def test_options_that_cannot_be_used_are_refused_with_what_can(options: Any, mes
     ("options", "message"),
     [
         ({"delay": -1}, "job 'f': delay=-1: negative"),
+        (
+            {"delay": datetime(9999, 12, 31, tzinfo=UTC)},
+            r"job 'f': delay=9999-12-31T00:00:00\+00:00: the seconds until then=\d+\.\d+: longer than ten years",
+        ),
         ({"priority": "high"}, "job 'f': priority"),
         ({"key": ""}, "job 'f': key='' is empty: write"),
         ({"key": 5}, "job 'f': key=5 is of type int, not a text: write a text of 1 to 200 characters"),
@@ -291,6 +296,36 @@ async def test_options_of_enqueue_are_checked_too(options: Any, message: str) ->
     await app.close()
 
 
+async def g_of_text(text: str) -> None: ...
+
+
+async def test_enqueue_many_takes_calls_with_options_of_their_own(app: Everpoll) -> None:
+    @app.job(priority=1)
+    async def f(text: str, *, loud: bool = False) -> str:
+        return text.upper() if loud else text
+
+    calls = [f.call("a", loud=True), f.options(key="k", delay="1h", priority=5).call(text="b"), f.call("c")]
+    tasks = await f.enqueue_many(calls)
+    infos = [await task.info() for task in tasks]
+    assert [(info.key, info.priority) for info in infos] == [(None, 1), ("k", 5), (None, 1)]
+    again = await f.enqueue_many([*calls[1:2], ("d",)], priority=3, delay="1h")
+    assert [(one.id == tasks[1].id, one.is_new) for one in again] == [(True, False), (False, True)]
+    with pytest.raises(KeyTaken):
+        await f.enqueue_many(calls[1:2], on_conflict="reject")
+    async with app:
+        assert [await tasks[place].result(timeout=LIMIT_S) for place in (0, 2)] == ["A", "c"]
+
+
+async def test_an_argument_may_be_called_self(app: Everpoll) -> None:
+    @app.job()
+    async def f(**given: str) -> dict[str, str]:
+        return given
+
+    async with app:
+        for task in (await f.enqueue(self="a"), await f.options(priority=1).enqueue(self="a")):
+            assert await task.result(timeout=LIMIT_S) == {"self": "a"}
+
+
 async def test_enqueue_many_refuses_what_would_go_wrong_silently() -> None:
     app = Everpoll("memory://")
 
@@ -301,6 +336,10 @@ async def test_enqueue_many_refuses_what_would_go_wrong_silently() -> None:
         await f.enqueue_many([("a",)], key="k")
     with pytest.raises(BadInput, match=r'takes one tuple of arguments per task, as \[\("a",\), \("b",\)\]'):
         await f.enqueue_many(["ab"])  # type: ignore[list-item]
+    with pytest.raises(BadInput, match=r"<call g\('a'\)> is a call of another job: write app\.group"):
+        await f.enqueue_many([f.call("a"), app.job(name="g")(g_of_text).call("a")])
+    with pytest.raises(BadInput, match=r"on_conflict= is not for one call of many: pass it to enqueue_many"):
+        await f.enqueue_many([f.options(key="k", on_conflict="reject").call("a")])
     calls = counted(app, "enqueue")
     with pytest.raises(BadInput):
         await f.enqueue_many([("a",), ("b", "c")])

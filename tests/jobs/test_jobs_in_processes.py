@@ -3,7 +3,10 @@
 import asyncio
 import os
 import signal
+import socket
+import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +15,11 @@ from typing import Any
 import pytest
 
 from everpoll import BadInput, Everpoll, JobFailed, Task
-from everpoll.engine.child_processes import ChildProcesses, _end
+from everpoll.engine import child_processes
+from everpoll.engine.child_processes import Child, ChildProcesses, _end
 from everpoll.jobs.process_calls import CHILD, Request
 from everpoll.stores.contract import Store
+from everpoll.stores.memory import MemoryStore
 from jobs import heavy
 from jobs.conftest import stores
 from jobs.heavy import Image
@@ -30,7 +35,7 @@ LIMIT_S = 60.0
 async def working(store: Store) -> AsyncIterator[Everpoll]:
     """An app that runs the functions of another module."""
     app = Everpoll(store, processes=2)
-    for name in ("resize", "who", "loaded", "fails", "odd", "spins", "spins_briefly"):
+    for name in ("resize", "who", "loaded", "fails", "odd", "spins", "spins_briefly", "closes_its_output"):
         job = heavy.app.jobs[name]
         timeout = "500ms" if name == "spins_briefly" else None
         fatal = (KeyError,) if name == "fails" else ()
@@ -72,6 +77,39 @@ async def test_results_and_errors_come_back_from_a_process_that_is_reused(anothe
         assert "in fails" in info.errors[0]["traceback"]
         assert await (await app.jobs["who"].enqueue()).result(timeout=LIMIT_S) == pids[0]
     await until(lambda: not is_running(pids[0]))
+
+
+async def test_the_log_has_the_lines_of_the_function_and_none_of_everpoll(caplog: pytest.LogCaptureFixture) -> None:
+    async with working(MemoryStore()) as app:
+        await ended(await app.jobs["fails"].enqueue("raise"), LIMIT_S)
+    assert 'raise ValueError("not so")' in caplog.text
+    assert "src/everpoll" not in caplog.text
+
+
+async def test_a_function_that_closes_its_output_is_done(another_store: Callable[[], Store]) -> None:
+    async with working(another_store()) as app:
+        assert await (await app.jobs["closes_its_output"].enqueue()).result(timeout=LIMIT_S) == "done"
+
+
+async def test_a_cancel_while_a_process_starts_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun, goes_on = threading.Event(), threading.Event()
+    processes: list[subprocess.Popen[bytes]] = []
+    start = child_processes._started
+
+    def slow(module: str, theirs: socket.socket) -> "subprocess.Popen[bytes]":
+        has_begun.set()
+        goes_on.wait()
+        assert theirs.fileno() >= 0, "another file may have its number by now"
+        processes.append(start(module, theirs))
+        return processes[0]
+
+    monkeypatch.setattr(child_processes, "_started", slow)
+    starting = asyncio.ensure_future(Child.start(CHILD))
+    await asyncio.to_thread(has_begun.wait)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    goes_on.set()
+    await until(lambda: bool(processes) and processes[0].returncode is not None)
 
 
 async def test_ends_that_decide_come_back_too(another_store: Callable[[], Store]) -> None:

@@ -177,3 +177,11 @@ async def test_what_is_not_an_id_is_refused_before_anything_is_asked(task_id: An
     for handle in (app.task, app.sync.task):
         with pytest.raises(BadInput, match="is not the id of a task: write a whole number"):
             handle(task_id)
+
+
+@pytest.mark.parametrize("task_id", [0, -1, 2**63])
+def test_an_id_that_no_task_can_have_is_not_found_on_any_store(task_id: int) -> None:
+    app = Everpoll("memory://")
+    for handle in (app.task, app.sync.task):
+        with pytest.raises(TaskNotFound, match=r"ids are between 1 and 2\^63-1"):
+            handle(task_id)

@@ -43,6 +43,8 @@ async def right() -> None:
     await buy.enqueue(Order(1), priority=5, key="k")
     assert_type(await buy.options(delay="5s", key="k").enqueue(Order(1), 2), Task[dict[str, int]])
     assert_type([await one.result() for one in await count.enqueue_many([(["a"],), (["b"],)])], list[int])
+    many = await buy.enqueue_many([buy.call(Order(1)), buy.options(priority=1).call(Order(1), amount=2)], delay="1m")
+    assert_type(many, list[Task[dict[str, int]]])
     assert_type(await buy(Order(1)), dict[str, int])
     assert_type(count(["a"]), int)
     plain: Job[[list[str]], int] = count
@@ -60,6 +62,7 @@ def right_sync() -> None:
     assert_type(count.sync.enqueue(["a"], delay="5s").result(), int)
     assert_type(count.options(priority=1).sync.enqueue(["a"]).result(), int)
     assert_type([one.result() for one in count.sync.enqueue_many([(["a"],)])], list[int])
+    assert_type([one.result() for one in count.sync.enqueue_many([count.call(["a"])])], list[int])
 
 
 async def wrong() -> None:
@@ -75,6 +78,8 @@ async def wrong() -> None:
     await buy.options(dealy="5s").enqueue(Order(1))  # wrong
     (await (await count.enqueue(["a"])).result()).upper()  # wrong
     await count.enqueue_many(["a"])  # wrong
+    await count.enqueue_many([count.call([1])])  # wrong
+    await count.enqueue_many([buy.call(Order(1))])  # wrong
     await buy.call("x").enqueue()  # wrong
     await buy.options(priority=1).call(Order(1), "two").then(count).enqueue()  # wrong
     await buy.call(Order(1)).then(print).enqueue()  # wrong

@@ -32,7 +32,7 @@ def outage(looks: int, **options: Any) -> Story:
 
 def test_a_new_service() -> None:
     text = reported(Story(service()))
-    assert "billing was not looked at yet." in text
+    assert "billing has not been looked at yet." in text
     assert "it is the first one" in text
 
 
@@ -104,7 +104,7 @@ def test_an_incident_and_what_was_sent() -> None:
     story = outage(2, alert=Alert(to=["ops"], delay="1m"))
     (incident,) = story.decision.opened
     text = reported(story, 10, incidents=(incident,))
-    assert f"incident {incident.id}, open for 10s: is sent in 50s" in text
+    assert f"incident {incident.id}, open for 10s: alerts in 50s" in text
     sent = next_step(incident, incident.opened_at + 60).incident
     assert "sent to ops 15s ago" in reported(story, 75, incidents=(sent,))
     known = acknowledge(sent, "ada", incident.opened_at + 70)
@@ -147,8 +147,8 @@ def test_nothing_is_known_by_our_own_fault() -> None:
 def test_a_heartbeat_that_is_awaited(later_s: float) -> None:
     definition = service(target="beat:", every="1m")
     answer = why(definition, register(definition, NOON).control, NOON + later_s)
-    assert answer.verdict == "billing is unknown: its first heartbeat is awaited."
-    assert "no heartbeat came yet" in answer.evidence
+    assert answer.verdict == "billing is unknown: it waits for its first heartbeat."
+    assert "no heartbeat has come yet" in answer.evidence
     assert any("the next heartbeat is expected within" in line for line in answer.evidence)
 
 

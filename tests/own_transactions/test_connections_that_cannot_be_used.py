@@ -113,7 +113,7 @@ async def test_sqlalchemy(postgres: str) -> None:
         connection.close()
         with pytest.raises(BadInput, match="this SQLAlchemy connection is closed"):
             f.sync.enqueue(1, connection=connection)
-        with Session(sqlalchemy.create_engine("sqlite://")) as session, pytest.raises(BadInput, match="to SQLite"):
+        with Session(sqlalchemy.create_engine("sqlite://")) as session, pytest.raises(BadInput, match="one of SQLite"):
             f.sync.enqueue(1, connection=session)
 
     await asyncio.to_thread(synchronously)
@@ -273,11 +273,11 @@ async def test_what_is_no_connection(file: str, connection: object) -> None:
 async def test_kinds_of_databases_do_not_mix(postgres: str, file: str) -> None:
     app, f = shop(file)
     async with asyncpg_at(postgres) as connection, connection.transaction():
-        with pytest.raises(BadInput, match=r"asyncpg connection leads to Postgres, .* are in SQLite"):
+        with pytest.raises(BadInput, match=r"asyncpg connection is one of Postgres, .* are in SQLite"):
             await f.enqueue(1, connection=connection)
     await nothing_is_enqueued(app)
     app, f = shop(postgres)
-    with pytest.raises(BadInput, match="sqlite3 connection leads to SQLite, and the tasks of this app are in Postgres"):
+    with pytest.raises(BadInput, match="connection is one of SQLite, and the tasks of this app are in Postgres"):
         await asyncio.to_thread(lambda: f.sync.enqueue(1, connection=sqlite3.connect(":memory:")))
     await nothing_is_enqueued(app)
 

@@ -26,7 +26,7 @@ def times(*seconds: float) -> bytes:
 
 
 async def publish(stage: Stage, worker: int, *figures: Figure, loops: str | None = None) -> None:
-    await stage.in_heart(lambda heartbeat: heartbeat.publish(worker, figures, loops))  # type: ignore[attr-defined]
+    await stage.in_heart(lambda heartbeat: heartbeat.publish(worker, figures, loops))
 
 
 async def throughput(stage: Stage, **wanted: Any) -> dict[float, dict[str, int]]:

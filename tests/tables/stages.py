@@ -147,7 +147,7 @@ class TableStage(ABC):
     async def prepare(self, mapping: Table) -> None:  # noqa: B027 - most have nothing to do
         """Statements that the owner of the database runs before the mapping can be opened; mostly none."""
 
-    def source(self, mapping: Table) -> TableSource[Any]:
+    def source(self, mapping: Table) -> TableSource[Any, Any]:
         """Not open yet."""
         return source_for(self.url, mapping, self.token)
 
@@ -219,7 +219,7 @@ class Working:
 class Claimer:
     """The moves of one worker."""
 
-    def __init__(self, source: TableSource[Any], label: str) -> None:
+    def __init__(self, source: TableSource[Any, Any], label: str) -> None:
         self.source = source
         self.label = label
         self.incarnation = next(_incarnations)

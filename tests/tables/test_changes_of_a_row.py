@@ -3,7 +3,7 @@
 import pytest
 
 from everpoll.tables import Guard, Table
-from everpoll.tables.changes import Changes, Plus, RuntimeValue, pattern_of, queue_order
+from everpoll.tables.changes import Changes, Plus, RuntimeValue, queue_order
 from everpoll.tables.outcome import RowWrite
 
 LEAN = Table("jobs")
@@ -40,7 +40,7 @@ def test_a_claim_names_the_worker_and_its_start() -> None:
 )
 def test_every_change_raises_what_the_guard_compares(guard: Guard, touched: dict[str, object]) -> None:
     made = changes(Table("jobs", guard=guard))
-    done = pattern_of(RowWrite(status="completed", is_end=True))
+    done = RowWrite(status="completed", is_end=True)
     for change in (made.claimed, made.waiting, made.settled(done), made.lost(is_last=False)):
         assert {role: value for role, value in change.items() if role in {"version", "updated_at"}} == touched
 
@@ -51,7 +51,7 @@ def test_a_row_that_waits_again_has_no_worker_unless_its_columns_must_have_one()
 
 
 def test_an_end_empties_the_error_and_keeps_the_worker() -> None:
-    done = pattern_of(RowWrite(status="completed", is_end=True, results={"report": 1}))
+    done = RowWrite(status="completed", is_end=True, results={"report": 1})
     written = {"status": "completed", "finished_at": RuntimeValue.NOW, "column report": RuntimeValue.RESULT}
     assert changes(FULL).settled(done) == written | {"error": None}
     assert changes(FULL, "error").settled(done) == written | {"error": ""}
@@ -61,9 +61,9 @@ def test_a_retry_counts_and_a_hand_back_leaves_error_and_count_alone() -> None:
     again = RowWrite(status="queued", is_end=False, error="Boom", retries=1, delay_s=5.0)
     waiting = changes(FULL).waiting
     counted = {"retries": Plus(1), "error": RuntimeValue.ERROR, "due_at": RuntimeValue.DUE}
-    assert changes(FULL).settled(pattern_of(again)) == waiting | counted
+    assert changes(FULL).settled(again) == waiting | counted
     back = RowWrite(status="queued", is_end=False, keeps_error=True)
-    assert changes(FULL).settled(pattern_of(back)) == waiting
+    assert changes(FULL).settled(back) == waiting
 
 
 def test_a_lost_row_waits_again_or_has_failed_with_its_last_attempt() -> None:

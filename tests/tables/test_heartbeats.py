@@ -117,3 +117,15 @@ async def test_many_workers_hand_back_at_once_and_none_twice(stage: TableStage) 
         assert sum(beat.rescued for beat in beats) == 30
         assert {row["retry_count"] for row in await stage.rows()} == {1}
         assert len(keys(await a.take())) == 30
+
+
+async def test_a_row_claimed_anew_by_its_own_worker_is_not_held_by_the_first_run(stage: TableStage) -> None:
+    await stage.create()
+    await stage.queue(1)
+    async with stage.claimer() as claimer:
+        first = await claimer.take_one()
+        await stage.change(1, status="queued")
+        again = await claimer.take_one()
+        assert (await claimer.beat(first, again)).canceled == (first.id,)
+        assert await claimer.end(again, first, report={"by": "both"}) == {first.id}
+    assert await stage.statuses() == {1: "completed"}

@@ -50,6 +50,11 @@ async def test_a_table_of_known_words_is_not_complained_about(
     async with stage.working(nothing, stage.bare()):
         pass
     assert "does not know" not in caplog.text
+    if word == "queued" and not isinstance(stage, PostgRestStage):
+        source = stage.source(stage.bare())
+        details = [one.detail for one in await source.inspect() if one.what == "words in use"]
+        await source.close()
+        assert details == ["'queued', 'running', 'completed', 'failed'; workers leave alone: 'draft'"]
 
 
 async def test_a_column_of_another_name_is_told_with_the_names_that_there_are(stage: TableStage) -> None:

@@ -44,6 +44,18 @@ async def test_a_row_that_cannot_be_claimed_stops_no_other(stage: TableStage, ca
     assert len(answer) < 5, "it is told, and not again and again"
 
 
+@pytest.mark.parametrize("how", ["rollback, 'row under audit'", "fail, 'row under audit'", "ignore"])
+async def test_whatever_a_trigger_does_to_a_claim_stops_no_other_row(sqlite_stage: SqliteStage, how: str) -> None:
+    await sqlite_stage.create()
+    await sqlite_stage.queue(1, 2, 3)
+    await sqlite_stage.execute(f"create trigger t before update on jobs when old.id = 2 begin select raise({how}); end")
+    async with sqlite_stage.claimer() as claimer:
+        taken = [key for _ in range(4) for key in keys(await claimer.take())]
+        last = await claimer.look()
+    assert taken == [1, 3]
+    assert (last.next_due_s, last.missed) == (None, 0), "it is left alone, and no reason to look again at once"
+
+
 async def test_a_row_that_cannot_be_beaten_for_costs_the_others_nothing(stage: TableStage) -> None:
     await stage.create()
     await stage.queue(1, 2)
@@ -69,6 +81,22 @@ async def test_a_row_that_cannot_be_given_back_holds_up_no_other_and_no_beat(sta
         beat = await alive.beat(mine)
         assert (beat.is_alive, beat.rescued, beat.canceled) == (True, 1, ())
     assert await stage.statuses() == {1: "running", 2: "queued", 3: "running"}
+
+
+async def test_a_trigger_that_ends_the_beats_transaction_costs_one_beat(sqlite_stage: SqliteStage) -> None:
+    """What the beat had written before is lost with it; the next beats leave that row alone."""
+    await sqlite_stage.create()
+    await sqlite_stage.queue(1, 2, 3)
+    async with sqlite_stage.claimer(label="dead") as dead, sqlite_stage.claimer(label="alive") as alive:
+        assert keys(await dead.take(2)) == [1, 2]
+        await sqlite_stage.age(HOUR_S, "last_heartbeat", "started_at")
+        mine = await alive.take_one()
+        await sqlite_stage.execute(
+            "create trigger t before update on jobs when old.id = 1 begin select raise(rollback, 'audit'); end"
+        )
+        beats = [await alive.beat(mine) for _ in range(2)]
+        assert [beat.is_alive for beat in beats] == [True, True]
+    assert await sqlite_stage.statuses() == {1: "running", 2: "queued", 3: "running"}
 
 
 async def test_a_row_whose_end_is_refused_has_failed_and_says_why(stage: TableStage, guard: Guard) -> None:

@@ -323,7 +323,7 @@ class Everpoll(Fronts):
         store = await self.store() if len(self._works) else None
         if store is None or self._worker is not None:
             return None
-        worker = Worker(store, self._works, self.worker_options, self._settled, self.loops.cards)
+        worker = Worker(store, self._works, self.worker_options, self._settled, self.loops.cards, self.jobs.hooks.ended)
         self._unregistered.prepare(store)
         await worker.start()
         self._worker = worker

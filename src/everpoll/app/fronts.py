@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
+from everpoll.drivers.postgrest.token import Token
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.worker import Worker
 from everpoll.errors import BadInput
@@ -18,7 +19,6 @@ from everpoll.loops import LoopOptions, Loops
 from everpoll.monitors.on_demand import ServicesOnDemand
 from everpoll.policy import Backoff, Budget, Duration
 from everpoll.tables import AdoptedTable, AdoptedTables, Table
-from everpoll.tables.contract import Token
 from everpoll.tables.urls import source_for
 from everpoll.watches import Cadence, Watch, Watches, WatchOptions
 

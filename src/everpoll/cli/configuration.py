@@ -1,10 +1,10 @@
 """`everpoll.toml`: services, aliases and channels that an operator writes, read and checked whole before anything runs.
 
     [services_bounds]     shortest, longest, per_host, slots: as in app.services.configure
-    [services_defaults]   options of app.service, for entries that do not say otherwise
+    [services_defaults]   options of app.service, for entries that do not set them
     [[services]]          name, target, and the options of app.service; alert, breaker and backoff are tables
-    [aliases]             what services call a dependency = what it is called here
-    [channels.NAME]       where alerts go; read by the part that sends them
+    [aliases]             the name that services use for a dependency = its canonical name
+    [channels.NAME]       a channel for alerts, such as Slack or a webhook
 
 Promises: a mistake is one line that names the file, the entry and the key, and says what to write. Secrets are
 references to the environment, `${NAME}`: a password or a token in the file itself is refused, and never repeated in a

@@ -54,7 +54,7 @@ def demo(
     port: Annotated[int, typer.Option(help="Where the dashboard is; 0: any free port.", min=0, max=65_535)] = 8787,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser.")] = False,
 ) -> None:
-    """Show all five kinds of work at once, as they fail, back off and recover. Ctrl-C ends it with a summary."""
+    """Show jobs, watches, services, loops and a table at work, with failures. Ctrl-C ends it with a summary."""
     lasts_s = None if duration is None else duration_s("--for", duration)
     # The tables show everything; log lines would break their display.
     logging.getLogger("everpoll").addHandler(logging.NullHandler())
@@ -188,7 +188,7 @@ class Demo:
         self._console.print(self._services.summary(), highlight=False)
         self._console.print(self._runs_line(), highlight=False)
         self._console.print(self._orders_line(), highlight=False)
-        self._console.print("Next: docs/tutorial has your first job, watch, loop and service, ten minutes each.")
+        self._console.print("Next: docs/quickstart.md, then your first job, watch, service and loop in docs/tutorial.")
 
 
 def has_browser(environ: Mapping[str, str], platform: str) -> bool:

@@ -46,7 +46,7 @@ def doctor(
 def _examiner(url: str | None) -> Examiner:
     address = url or default_url()
     if address.startswith("memory:"):
-        raise BadInput(f"{address} lives in the process of its app alone: ask GET /api/doctor of that process")
+        raise BadInput(f"{address} exists only in the process of its app: ask that process, GET /api/doctor")
     return store_for(address).examiner()
 
 

@@ -102,8 +102,8 @@ def list_jobs(  # noqa: PLR0913, PLR0917 - the options of the command
     """List jobs, newest first."""
     if state is not None and state not in STATES:
         raise BadInput(f"--state {state!r}: write one of {', '.join(STATES)}")
-    plain = {"state": state, "queue": queue, "name": name, "error": error, "kind": "job"}
-    wanted = msgspec.convert(plain | {"ended_since": instant_of(ended, "--ended-within")}, TaskFilter)
+    given = {"state": state, "queue": queue, "name": name, "error": error, "kind": "job"}
+    wanted = msgspec.convert(given | {"ended_since": instant_of(ended, "--ended-within")}, TaskFilter)
     after = None if after is None else numbered(after, "the last line of a page says which")
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
     if as_json:
@@ -324,9 +324,10 @@ jobs.command("redrive")(redrive)
 
 
 def workers(
-    _action: Annotated[Literal["list"], typer.Argument(help="What to do; list is all there is.", metavar="[list]")] = (
-        "list"
-    ),
+    _action: Annotated[
+        Literal["list"],
+        typer.Argument(help="May be left out: `everpoll workers list` does the same.", metavar="[list]"),
+    ] = ("list"),
     url: Url = None,
     app: OfApp = None,
     as_json: AsJson = False,

@@ -75,7 +75,7 @@ def redrive(  # noqa: PLR0913, PLR0917 - the options of the command
     if dry_run or not counted.moved:
         _tell(counted, "would be put back", as_json=as_json)
         return
-    _ask(f"Put {counted.moved:,} jobs back in the queue?", yes=yes)
+    _ask(f"Put {_jobs(counted.moved)} back in the queue?", yes=yes)
     _tell(with_store(url, lambda store: redriven(store, wanted, by=actor())), "put back in the queue", as_json=as_json)
 
 
@@ -101,8 +101,12 @@ def cancel_many(wanted: Sequence[TaskFilter], url: str | None, *, dry_run: bool,
     if dry_run or not counted.moved:
         _tell(counted, "would be canceled", as_json=as_json)
         return
-    _ask(f"Cancel {counted.moved:,} jobs?", yes=yes)
+    _ask(f"Cancel {_jobs(counted.moved)}?", yes=yes)
     _tell(with_store(url, lambda store: ordered(store, counts=False)), "canceled", as_json=as_json)
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number:,} jobs"
 
 
 def _ask(question: str, *, yes: bool) -> None:
@@ -118,6 +122,6 @@ def _tell(answer: Redriven, verb: str, *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    typer.echo(f"{answer.moved:,} of {answer.matched:,} jobs {verb}")
+    typer.echo(f"{answer.moved:,} of {_jobs(answer.matched)} {verb}")
     for reason, count in sorted(answer.reasons.items()):
         typer.echo(f"  {count:,} skipped: {reason}")

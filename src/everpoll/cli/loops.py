@@ -22,7 +22,7 @@ LoopName = Annotated[str, typer.Argument(help="The loop's name.", metavar="NAME"
 
 @loops.command("list")
 def list_loops(url: Url = None, as_json: AsJson = False) -> None:
-    """List the loops that processes publish: those that live, or ended within the last hour."""
+    """List the loops of all processes that run, or that ended within the last hour."""
     _print(with_store(url, _found), as_json=as_json)
 
 

@@ -28,7 +28,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "demo": Command(
         "demo:demo",
-        "Show all five kinds of work at once, as they fail, back off and recover. Ctrl-C ends it with a summary.",
+        "Show jobs, watches, services, loops and a table at work, with failures. Ctrl-C ends it with a summary.",
     ),
     "run": Command(
         "run:run", "Run a worker for an app, a configuration file, or the stored services, until SIGTERM or Ctrl-C."
@@ -76,7 +76,7 @@ def everpoll(
         False
     ),
 ) -> None:
-    """Durable polling for Python: look, judge, decide when to look again."""
+    """Durable polling for Python: jobs, watches, services, loops, and tables of your own as queues."""
 
 
 COMPLETING = "_EVERPOLL_COMPLETE"
@@ -85,7 +85,7 @@ LINES = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 
 
 def commands(*wanted: str, completes: bool = False) -> typer.Typer:
-    """Return the command line; of commands that are not wanted, only their names and help."""
+    """Return the command line: the wanted commands, and of all others only the name and the help."""
     found = typer.Typer(
         name="everpoll",
         help=everpoll.__doc__,
@@ -135,9 +135,10 @@ def main(
     is_completing = COMPLETING in os.environ
     line = _line_so_far() if is_completing else given
     called = next((argument for argument in line if not argument.startswith("-")), "")
-    # Only the options of `everpoll` itself, and completions, need what this loads.
+    # Completion is loaded only for the options of `everpoll` itself, and to complete a line.
     completes = program is None and (is_completing or not called)
     command = typer.main.get_command(commands(called, completes=completes))
+    _hide_types_of_flags(command)
     try:
         # Completion scripts are about the program that a shell finds by this name, also if it is called by another.
         name = "everpoll" if completes else program
@@ -151,6 +152,15 @@ def main(
         sys.exit(130)
 
 
+def _hide_types_of_flags(command: Any) -> None:
+    """Show no type beside flags in the help: `--json <bool>` would look as if it took a value."""
+    for parameter in command.params:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    for below in getattr(command, "commands", {}).values():
+        _hide_types_of_flags(below)
+
+
 def _line_so_far() -> list[str]:
     """Return the words after `everpoll` of the line that a shell completes."""
     line = next((os.environ[name] for name in LINES if name in os.environ), "")
@@ -158,7 +168,7 @@ def _line_so_far() -> list[str]:
 
 
 def _defaults(command: Any, given: dict[str, str | None]) -> dict[str, Any]:
-    """Return what each command has by default: the app, or for commands without one the database."""
+    """Return the default of each command: the app; for a command without that parameter, the database address."""
     if hasattr(command, "commands"):
         return {name: _defaults(below, given) for name, below in command.commands.items()}
     names = [parameter.name for parameter in command.params]

@@ -52,7 +52,7 @@ def add(  # noqa: PLR0913 - options of a command
     names = service or []
     if days is not None:
         if start is not None or until is not None or at is None or lasting is None:
-            raise BadInput("--weekly: write --at 02:00 and --for 2h beside it, and neither --from nor --until")
+            raise BadInput("--weekly needs --at 02:00 and --for 2h, and takes neither --from nor --until")
         window = weekly(days.lower().split(","), at, duration_s("--for", lasting), zone or "UTC", names, reason)
     else:
         if at is not None or zone is not None:
@@ -106,13 +106,13 @@ def remove(
         return await services.maintenance.remove(window_id, by=actor())
 
     if not with_services(url, use):
-        raise BadInput(f"no maintenance window has the id {window_id!r}: `everpoll maintenance list` shows those")
+        raise BadInput(f"no maintenance window has the id {window_id!r}: `everpoll maintenance list` lists them")
     typer.echo(f"{visible(window_id)} is removed")
 
 
 def _once(start: str | None, until: str | None, lasting: str | None, names: list[str], reason: str) -> Window:
     if (until is None) is (lasting is None):
-        raise BadInput("write --for 2h, or --until 2026-11-20T04:00: one of them")
+        raise BadInput("write either --for 2h or --until 2026-11-20T04:00")
     begins = datetime.now(UTC) if start is None else _instant("--from", start)
     if until is not None:
         ends = _instant("--until", until)

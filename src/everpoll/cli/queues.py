@@ -13,6 +13,9 @@ from everpoll.engine.queues import Queue
 from everpoll.policy.visible_texts import visible
 from everpoll.stores.contract import COUNT_LIMIT, QueueInfo, Store
 
+RARE = frozenset({"limited", "blocked"})
+"""Columns that are left out where no queue has such tasks."""
+
 queues = typer.Typer(name="queues", help="List, pause and resume queues.", no_args_is_help=True)
 
 QueueName = Annotated[str, typer.Argument(help="The queue's name.", metavar="QUEUE", autocompletion=queue_names)]
@@ -25,16 +28,31 @@ def list_queues(url: Url = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
+    console().print(_table(found) if found else "No queue has tasks.")
+
+
+def _table(found: list[QueueInfo]) -> Table:
+    rows = [_counts(one) for one in found]
+    # Most fleets have neither limits nor chains: on a narrow terminal, names need the room.
+    shown = [name for name in rows[0] if name not in RARE or any(row[name] != "0" for row in rows)]
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("queue", style="bold", overflow="fold")
-    for column in ("ready", "running", "limited", "waiting", "blocked", "oldest"):
+    for column in (*shown, "oldest"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
-    for one in found:
-        running = f"{one.running:,}+" if one.has_more_running else _count(one.running)
-        counts = (_count(one.ready), running, _count(one.limited), _count(one.waiting), _count(one.blocked))
-        table.add_row(plain(one.queue), *counts, ago(one.oldest_due_at), _state(one))
-    console().print(table if found else "No queue has tasks.")
+    for one, row in zip(found, rows, strict=True):
+        table.add_row(plain(one.queue), *(row[name] for name in shown), ago(one.oldest_due_at), _state(one))
+    return table
+
+
+def _counts(queue: QueueInfo) -> dict[str, str]:
+    return {
+        "ready": _count(queue.ready),
+        "running": f"{queue.running:,}+" if queue.has_more_running else _count(queue.running),
+        "limited": _count(queue.limited),
+        "waiting": _count(queue.waiting),
+        "blocked": _count(queue.blocked),
+    }
 
 
 def _count(number: int) -> str:

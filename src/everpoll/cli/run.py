@@ -38,7 +38,7 @@ def run(  # noqa: PLR0913 - options of a command
             min=1,
         ),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log each look.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log each poll, and each look.")] = False,
     url: Annotated[
         str | None, typer.Option("--url", help="Without APP: the database address; default: $EVERPOLL_URL.")
     ] = None,
@@ -65,7 +65,7 @@ def run(  # noqa: PLR0913 - options of a command
     elif not is_anything:
         log.warning("nothing is registered on %s: is the module that has its jobs imported?", what)
     elif found.queues and found.url.startswith("memory:"):
-        log.warning("tasks in %s live in this process alone: no other can enqueue any", found.url)
+        log.warning("tasks in %s live in this process alone: no other process can enqueue one", found.url)
     server = http_server(found, host, port, allow_host, prefix=prefix) if serve else None
     asyncio.run(_run(found, grace, server))
 
@@ -91,7 +91,7 @@ def http_server(
 def _app(path: str | None, config: Path | None, url: str | None) -> Everpoll:
     """Return the app of a module, or an app with only the services of the file and the database."""
     if path is not None and url is not None:
-        raise BadInput(f"--url: {path} has an address of its own; --url is for a configuration without an app")
+        raise BadInput(f"--url: {path} has an address of its own; --url is for runs without an app")
     configuration = None if config is None else load(config)
     app = Everpoll(url) if path is None else found_app(path)
     if path is None:

@@ -87,10 +87,17 @@ def _table(found: Sequence[RunInfo]) -> Table:
             _styled(one.phase, PHASE_STYLE),
             plain(one.status or ""),
             str(one.looks),
-            "" if one.next_look_at is None else ago(one.next_look_at),
+            _next_look(one),
             "" if one.outcome is None else _styled(one.outcome, OUTCOME_STYLE),
         )
     return table
+
+
+def _next_look(run: RunInfo) -> str:
+    """Return when the next look is due; "now" if it should have come already."""
+    if run.next_look_at is None:
+        return ""
+    return ago(run.next_look_at) if run.next_look_at > datetime.now(UTC) else "now"
 
 
 @runs.command("show")
@@ -177,7 +184,9 @@ def _at(decision: Decision) -> str:
 def _why(decision: Decision) -> str:
     status = "" if decision.status is None else f" [{decision.status}]"
     times = f" ({decision.times} times)" if decision.times > 1 else ""
-    facts = "".join(f"\n{name}: {value}" for name, value in decision.facts.items())
+    # The fact `error` of a failed call has the text of `why`.
+    shown = {name: value for name, value in decision.facts.items() if name != "error" or str(value) not in decision.why}
+    facts = "".join(f"\n{name}: {value}" for name, value in shown.items())
     return f"{decision.why}{status}{times}{facts}"
 
 

@@ -48,7 +48,7 @@ def serve(
     grace_s = seconds(grace, name="--grace")
     found = Everpoll(url) if app is None else found_app(app)
     if found.url.startswith("memory:"):
-        raise BadInput(f"{found.url} lives in the process of its app alone: write everpoll run APP --serve")
+        raise BadInput(f"{found.url} exists only in the process of its app: write everpoll run APP --serve")
     logging.getLogger("everpoll").info("serving what is in %s", masked(found.url))
     server = http_server(found, host, port, allow_host, prefix=prefix, is_alone=True)
     asyncio.run(_serve(found, server, grace_s))

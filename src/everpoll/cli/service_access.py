@@ -56,7 +56,7 @@ async def definition_of(services: Services, name: str) -> Definition | None:
             return msgspec.convert(row.args, Assignment).definition
         workers = await (await services.store()).workers()
         if time.monotonic() - started > REMOVAL_S or not is_any_alive(workers):
-            raise BadInput(f"service {name!r} waits for a worker that removes it: add it when that is done")
+            raise BadInput(f"service {name!r} waits for a worker that removes it: add it again after that")
         await asyncio.sleep(REMOVAL_POLL_S)
 
 

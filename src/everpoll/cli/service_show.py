@@ -139,11 +139,11 @@ def _card(shown: ShownService) -> Table:
     card.add_column(overflow="fold")
     rows = {
         "target": one_line(info.target),
-        "beats at": shown.beat_path or "",
+        "heartbeats to": shown.beat_path or "",
         "last heartbeat" if is_beaten else "last look": " · ".join(
             part for part in (since(info.looked_at), http_word(info.http_status), latency(info.latency_ms)) if part
         ),
-        "late" if is_beaten else "next look": next_look(info),
+        "is late" if is_beaten else "next look": next_look(info),
         "breaker": _breaker(shown),
         "paused": "" if info.paused is None else one_line(f"{since(info.paused.at)}, {pause_text(info.paused)}"),
         "muted": "" if info.muted_until is None else f"ends {since(info.muted_until)}",

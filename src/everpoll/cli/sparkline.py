@@ -1,6 +1,6 @@
 """The last looks at a service as a line of small bars: the height is the latency, the colour the status.
 
-    ▃▃▃▅▃▃xxx▃▃     x down, · unknown; a bar of middle height took as long as most do, the next but one twice as long
+    ▃▃▃▅▃▃xxx▃▃     x down, · unknown; ▃ is the median latency, and two steps higher is twice as long
 
 Pure.
 """

@@ -57,7 +57,7 @@ def list_tables(app: App, table: Name = None, as_json: AsJson = False) -> None:
 
 
 async def _overview(adopted: AdoptedTable) -> TableOverview:
-    async def use(source: TableSource[Any]) -> TableOverview:
+    async def use(source: TableSource[Any, Any]) -> TableOverview:
         counts, workers = await source.counts(), await source.workers()
         return TableOverview(name=adopted.name, has_handler=adopted.has_handler, counts=counts, workers=workers)
 
@@ -85,10 +85,13 @@ def list_workers(path: str, url: str | None, as_json: bool) -> None:
     found: list[WorkerInfo] = with_store(url or app.url, lambda store: store.workers()) if is_needed else []
     if as_json:
         print_json([*found, *with_rows])
-    elif found or not with_rows:
-        show_workers(found)
-    if with_rows and not as_json:
-        console().print(_workers(with_rows))
+    else:
+        if found or (is_needed and not with_rows):
+            show_workers(found)
+        if with_rows:
+            console().print(_workers(with_rows))
+        elif app.tables:
+            typer.echo("No worker holds rows of the app's tables; an idle one leaves no trace there.")
     # A table that cannot be read hides no worker of another one.
     for other in errors[1:]:
         typer.echo(f"everpoll: {other}", err=True)
@@ -96,7 +99,7 @@ def list_workers(path: str, url: str | None, as_json: bool) -> None:
         raise errors[0]
 
 
-async def _workers_of(source: TableSource[Any]) -> list[TableWorker]:
+async def _workers_of(source: TableSource[Any, Any]) -> list[TableWorker]:
     return await source.workers()
 
 
@@ -114,13 +117,14 @@ def _workers(found: list[TableWorker]) -> Table:
 
 
 def why_table_row(app: str, name: str) -> Why | None:
-    """Explain the row TABLE:KEY; None if the app has not adopted a table of that name."""
-    table_name, _, key = name.partition(":")
-    adopted = found_app(app).tables.get(table_name)
-    if adopted is None:
+    """Explain the row TABLE:KEY, or TABLE#KEY as logs write it; None if the app has adopted no table of that name."""
+    tables = found_app(app).tables
+    table_name = max((one for one in tables if name.startswith((f"{one}:", f"{one}#"))), key=len, default=None)
+    if table_name is None:
         return None
+    adopted, key = tables[table_name], name[len(table_name) + 1 :]
 
-    async def use(source: TableSource[Any]) -> Why:
+    async def use(source: TableSource[Any, Any]) -> Why:
         row = await source.row_state(key)
         if row is None:
             raise TaskNotFound(f"table {table_name!r} has no row {key!r}")
@@ -129,7 +133,7 @@ def why_table_row(app: str, name: str) -> Why | None:
     return asyncio.run(_used(adopted, use))
 
 
-async def _used(adopted: AdoptedTable, use: Callable[[TableSource[Any]], Awaitable[T]]) -> T:
+async def _used(adopted: AdoptedTable, use: Callable[[TableSource[Any, Any]], Awaitable[T]]) -> T:
     try:
         return await use(adopted.source)
     finally:
@@ -174,14 +178,14 @@ def _wanted(path: str, name: str | None) -> list[AdoptedTable]:
     return [app.tables[name]]
 
 
-async def _statements(source: TableSource[Any]) -> list[str]:
+async def _statements(source: TableSource[Any, Any]) -> list[str]:
     """Return the statements that add what the table lacks; each may be run again."""
     # Inspected, it knows which columns are missing. Not opened: only a worker may switch an SQLite file to WAL.
     await source.inspect()
     return source.ddl()
 
 
-async def _inspected(source: TableSource[Any]) -> list[Finding]:
+async def _inspected(source: TableSource[Any, Any]) -> list[Finding]:
     return await source.inspect()
 
 

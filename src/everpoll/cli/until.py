@@ -118,12 +118,12 @@ def until(  # noqa: PLR0913 - options of a command
             raise BadInput("--data is not sent with --method GET: leave one of them out")
         operation = operation_for(wanted, ExplainingClient())
         secrets = Secrets(headers, url, operation.secrets)
-        terms = _terms(operation, timeout, every)
+        limits = _limits(operation, timeout, every)
     except EverpollError as error:
         typer.echo(f"everpoll: {visible(secrets.masked(str(error)))}", err=True)
         raise typer.Exit(1) from None
     title = secrets.masked(f"{wanted.method} {shown(url) if '://' in url else url}")
-    sys.exit(Until(operation, terms, secrets, title).wait(as_json=as_json, quiet=quiet))
+    sys.exit(Until(operation, limits, secrets, title).wait(as_json=as_json, quiet=quiet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class WaitLimits:
     cadence: Cadence
 
 
-def _terms(operation: Operation, timeout: str | None, every: str | None) -> WaitLimits:
+def _limits(operation: Operation, timeout: str | None, every: str | None) -> WaitLimits:
     if timeout is None and operation.budget is not None:
         budget = operation.budget
     else:
@@ -153,15 +153,15 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
 class Until:
     """One wait."""
 
-    def __init__(self, operation: Operation, terms: WaitLimits, secrets: Secrets, title: str) -> None:
+    def __init__(self, operation: Operation, limits: WaitLimits, secrets: Secrets, title: str) -> None:
         self._operation = operation
-        self._terms = terms
+        self._limits = limits
         self._secrets = secrets
         self._signal: int | None = None
         self._elapsed_s = 0.0
         self._value: Any = None
         self._progress = Progress(
-            visible(title), terms.budget.time_s, self._printable, now=lambda: asyncio.get_running_loop().time()
+            visible(title), limits.budget.time_s, self._printable, now=lambda: asyncio.get_running_loop().time()
         )
 
     def wait(self, *, as_json: bool, quiet: bool) -> int:
@@ -176,7 +176,7 @@ class Until:
         if as_json:
             print_json(self._secrets.masked(self._summary(info)))
         else:
-            self._tell(info, console, quiet=quiet)
+            self._print_end(info, console, quiet=quiet)
         return SIGNALS[signal.Signals(self._signal)] if self._signal is not None else CODES[info.outcome or "failed"]
 
     def _printable(self, text: str) -> str:
@@ -228,7 +228,7 @@ class Until:
 
         async def look(_op: Any, w: LookContext) -> Verdict:
             # The budget also limits looks: one that hangs would outlive it. The last look still gets a second.
-            left_s = max(1.0, self._terms.budget.time_s - w.elapsed)
+            left_s = max(1.0, self._limits.budget.time_s - w.elapsed)
             try:
                 async with asyncio.timeout(left_s):
                     verdict = await operation.look(w.handle, w.memory)
@@ -241,11 +241,11 @@ class Until:
                 progress.broke(_words(error), w.looks)
                 raise
             progress.saw(w.looks, verdict)
-            return self._beside(verdict)
+            return self._without_value(verdict)
 
         watch = app.watch(
-            every=self._terms.cadence,
-            budget=self._terms.budget,
+            every=self._limits.cadence,
+            budget=self._limits.budget,
             name="until",
             fatal=(BadInput, Refused),
             cancel_budget=CANCEL_BUDGET_S,
@@ -261,22 +261,22 @@ class Until:
     async def _start(self, _op: Any, key: str) -> Any:
         assert self._operation.start is not None, "registered only if there is one"
         try:
-            async with asyncio.timeout(max(1.0, self._terms.budget.time_s)):
+            async with asyncio.timeout(max(1.0, self._limits.budget.time_s)):
                 begun = await self._operation.start(key)
         except Exception as error:
             self._progress.broke(_words(error))
             raise
         self._progress.error = None
-        return Started(begun.handle, self._beside(begun.verdict)) if isinstance(begun, Started) else begun
+        return Started(begun.handle, self._without_value(begun.verdict)) if isinstance(begun, Started) else begun
 
-    def _beside(self, verdict: Verdict) -> Verdict:
-        """Return the verdict without its value, and keep the value: it may be too large for a row."""
+    def _without_value(self, verdict: Verdict) -> Verdict:
+        """Return the verdict without its value, which is kept here: it may be too large for a row."""
         if not isinstance(verdict, Done):
             return verdict
         self._value = verdict.value
         return replace(verdict, value=None)
 
-    def _tell(self, info: RunInfo, console: Console, *, quiet: bool) -> None:
+    def _print_end(self, info: RunInfo, console: Console, *, quiet: bool) -> None:
         progress = self._progress
         looks = f"after {progress.count} " if progress.looks else ""
         took = f"{looks}in {human(round(self._elapsed_s, 1))}"
@@ -295,7 +295,7 @@ class Until:
     def _reason(self, info: RunInfo) -> str:
         progress = self._progress
         if info.outcome == "timed_out":
-            last = progress.said if progress.looks or progress.error else "it was never answered"
+            last = progress.said if progress.looks or progress.error else "no answer"
             return f"{info.reason}; last seen: {last}"
         # The text of the error that ended the run, without the name of its class.
         return progress.error or info.reason or "no reason was given"

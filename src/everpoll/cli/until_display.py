@@ -79,7 +79,7 @@ class Progress:
             what = f"start: {self.said}"
         why = "" if decision.rule in ("cadence", "started") else f": {self.masked(decision.why)}"
         digits = 1 if decision.next_s >= 1 else 3
-        line = f"{self.elapsed:>6}  {what}; the next in {human(round(decision.next_s, digits))}{why}"
+        line = f"{self.elapsed:>6}  {what}; next look in {human(round(decision.next_s, digits))}{why}"
         for tell in self.on_line:
             tell(line)
 

@@ -1,7 +1,7 @@
 """The operation of `everpoll until`: an address and options in; start, look and cancel of an adapter out.
 
-`auto` goes by the host where that tells, else by the answers: it reads them as HTTP 202, and judges an operation of
-Google's or a batch of OpenAI's or Anthropic's by its own rules, because to HTTP alone each of them is a plain 200.
+`auto` recognises a protocol by the host, else by the answers. It reads answers as HTTP 202. Operations of Google and
+batches of OpenAI and Anthropic answer a plain 200 while they run, so it judges those by the rules of their adapters.
 """
 
 import errno

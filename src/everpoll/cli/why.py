@@ -54,7 +54,7 @@ def explain(task: TaskOrService, url: Url = None, app: OfApp = None, as_json: As
 
 def _of_row(app: str | None, name: str) -> Why | None:
     """Explain a row of an adopted table; None if the name means something else."""
-    if app is None or ":" not in name:
+    if app is None or not {":", "#"}.intersection(name):
         return None
     from everpoll.cli.tables import why_table_row  # noqa: PLC0415 - most answers need no table
 

@@ -1,4 +1,4 @@
-"""The doctor: looks at the database and the fleet, says what is wrong with its evidence, and what to do about it.
+"""The doctor: examines the database and the fleet, and reports what is wrong, with the evidence and a remedy.
 
     examiner of the store ──facts──▶ judgements: pure, one for each check ──▶ a diagnosis
 

@@ -15,7 +15,7 @@ from everpoll.stores.examination import (
 CLOCK_WARNING_S, CLOCK_PROBLEM_S = 2.0, 60.0
 """The store's clock decides when tasks are due, so a difference delays none. It shifts what people are shown."""
 OLD_AGES = 12
-"""A transaction this many times as old as asked for is a problem: an hour, by default."""
+"""A transaction that is this many times as old as `--transaction-age` is a problem: an hour, by default."""
 USED_WARNING, USED_PROBLEM = 0.8, 0.95
 
 
@@ -28,12 +28,12 @@ def schema(facts: SchemaFacts) -> Verdict:
         )
     if facts.newer:
         return problem(
-            f"another everpoll has migrated it: this one does not know {listed(facts.newer)}",
-            "if that one is newer, upgrade everpoll here; if it is older, begin with a new database",
+            f"another release of everpoll has migrated it: this one does not know {listed(facts.newer)}",
+            "if that release is newer, upgrade everpoll here; if it is older, begin with a new database",
         )
     if facts.missing:
         return problem(f"{listed(facts.missing)} is not applied", "run `everpoll migrate`")
-    return fine("it is the schema of this release")
+    return fine("the tables are those of this release")
 
 
 def indexes(facts: IndexFacts) -> Verdict:
@@ -68,7 +68,7 @@ def clock(facts: ClockFacts) -> Verdict:
     if off_s >= CLOCK_WARNING_S:
         return warning(says, remedy)
     if facts.of == "file":
-        return fine("nothing in the file is from the future")
+        return fine("no time in the file lies in the future")
     return fine(f"the database's clock and this machine's agree within {human(max(0.001, round(off_s, 3)))}")
 
 

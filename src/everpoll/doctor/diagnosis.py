@@ -1,4 +1,4 @@
-"""What a doctor says: checks, each with a level, its evidence in words, and a remedy."""
+"""The diagnosis: checks, each with a level, the evidence in words, and a remedy."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -8,11 +8,11 @@ from msgspec import Struct
 Level = Literal["ok", "warning", "problem"]
 LEVELS: tuple[Level, ...] = ("ok", "warning", "problem")
 LISTED = 5
-"""Names that one finding lists; the rest is counted."""
+"""How many names one finding lists; the others are counted."""
 
 
 class Verdict(Struct, frozen=True):
-    """What one judgement says."""
+    """The result of one judgement."""
 
     level: Level
     says: str
@@ -20,7 +20,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """One check of the doctor."""
 
     name: str
     level: Level
@@ -31,7 +31,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(Struct, frozen=True):
-    """Every check; `ok` where each of them is."""
+    """All checks; `ok` is True if the level of each is ok."""
 
     ok: bool
     checks: tuple[Check, ...]

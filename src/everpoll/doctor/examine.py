@@ -1,4 +1,4 @@
-"""From a store to a diagnosis: gather the facts, then judge each of them."""
+"""Makes a diagnosis of a store: gathers the facts, then judges each of them."""
 
 import time
 from collections.abc import Callable, Collection
@@ -29,7 +29,7 @@ def judged(facts: Facts, transaction_age_s: float, registered: Collection[str], 
     """Return every check that this kind of store has, in the order in which people read them."""
     workers = Fleet(()) if isinstance(facts.workers, NotGathered) else Fleet(facts.workers, ended_here(facts.workers))
     due = () if isinstance(facts.due, NotGathered) else facts.due
-    # What is judged with the help of the workers cannot be judged without them.
+    # Without the list of workers, leases, queues and names cannot be judged.
     of_workers = facts.workers if isinstance(facts.workers, NotGathered) else None
     verdicts: dict[str, Verdict | None] = {
         "database": _reached(facts),
@@ -61,7 +61,7 @@ def judged(facts: Facts, transaction_age_s: float, registered: Collection[str], 
 def _reached(facts: Facts) -> Verdict:
     if isinstance(facts.reached, NotGathered):
         why = facts.reached
-        return problem(why.why, why.remedy or f"see whether {facts.place} runs and is reached from here")
+        return problem(why.why, why.remedy or f"check that {facts.place} runs and can be reached from here")
     return fine(f"{facts.reached}, {facts.place}")
 
 

@@ -1,6 +1,6 @@
 """Judgements about the fleet: workers, leases, queues, names of tasks. Pure.
 
-`Fleet` is what is known about workers; `gone` are incarnations with a process that this host does not have any more.
+`Fleet` has the known workers; `gone` has the incarnations of processes that ran on this host and do not exist any more.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,9 +14,9 @@ from everpoll.stores.examination import DueTasks, LeaseFacts
 from everpoll.stores.flows import GROUP_KIND
 
 LATE_S = 30.0
-"""A task that was due for less may be about to be leased."""
+"""A task that has been due for a shorter time may be about to be leased."""
 STUCK_S = 300.0
-"""A silent worker is declared dead by others within its lease and one beat, whatever the lease: by then."""
+"""By then other workers have declared a silent worker dead, with any usual lease."""
 START = "start one: `everpoll run module:app`"
 
 
@@ -29,12 +29,12 @@ class Fleet:
 
     @property
     def alive(self) -> list[WorkerInfo]:
-        """Those that beat."""
+        """The workers that send heartbeats."""
         return [one for one in self.workers if one.is_alive and one.incarnation not in self.gone]
 
     @property
     def silent(self) -> list[WorkerInfo]:
-        """Those that have neither beaten nor ended."""
+        """The workers that are not alive, and have not ended."""
         return [one for one in self.workers if one.stopped_at is None and one not in self.alive]
 
 
@@ -162,4 +162,4 @@ def names(due: Sequence[DueTasks], fleet: Fleet, registered: Collection[str] = (
             f"{counted(one.tasks, 'due task')}, the oldest for {human(round(one.oldest_s))}"
         )
         verdicts.append(problem(says, hint) if one.oldest_s >= LATE_S else warning(says, hint))
-    return worst_of(verdicts, fine("live workers register every name that is due"))
+    return worst_of(verdicts, fine("a live worker registers the name of each due task"))

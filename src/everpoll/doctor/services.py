@@ -13,20 +13,20 @@ from everpoll.stores.contract import TaskInfo
 from everpoll.stores.examination import DueTasks
 
 STALE_S = 60.0
-"""A look that was due for longer is not late by chance."""
+"""A look that has been due for longer is reported as late."""
 UNSENT_S = 2 * GROUP_S
-"""A notice that waits for longer was not sent with its group."""
+"""A notice that has waited for longer is reported: its group should have been sent."""
 
 
 def stale(due: Sequence[DueTasks]) -> Verdict:
     """Judge whether services are looked at when they are due."""
     late = [one for one in due if one.kind == CHECK and one.oldest_s >= STALE_S]
     if not late:
-        return fine("looks are on time")
+        return fine("all looks at services are on time")
     number, oldest_s = sum(one.tasks for one in late), max(one.oldest_s for one in late)
-    keys = listed(key for one in late for key in one.keys)
+    keys, verb = listed(key for one in late for key in one.keys), "is" if number == 1 else "are"
     return problem(
-        f"{counted(number, 'look')} at services are late, the oldest by {human(round(oldest_s))}: {keys}",
+        f"{counted(number, 'look')} at services {verb} late, the oldest by {human(round(oldest_s))}: {keys}",
         "start a worker, or more of them: `everpoll run`; `everpoll why SERVICE` says what one of them waits for",
     )
 

@@ -7,7 +7,7 @@ from everpoll.policy import human
 from everpoll.stores.examination import FileFacts, IntegrityFacts, LogFacts, TableRows
 
 DEAD_WARNING, DEAD_PROBLEM = 10_000, 1_000_000
-"""Dead rows beside fewer live ones; a look at a queue passes over those at its head."""
+"""How many dead rows, if there are fewer live ones; each poll reads past those at the head of the queue."""
 LOG_WARNING, LOG_PROBLEM = 16, 256
 """How many times its limit a log may have: 64 MB and 1 GB."""
 OTHERS_READ, OTHERS_WRITE = 0o004, 0o002
@@ -37,7 +37,7 @@ def _dead(one: TableRows) -> Verdict:
 
 def log(facts: LogFacts) -> Verdict:
     """Judge whether the write-ahead log is copied into the file."""
-    says = f"{facts.path} has {sized(facts.log_bytes)}"
+    says = f"the write-ahead log {facts.path} has {sized(facts.log_bytes)}"
     if facts.log_bytes < LOG_WARNING * facts.limit_bytes:
         return fine(says)
     says += f"; a writer keeps it within {sized(facts.limit_bytes)} unless a program reads an old snapshot"

@@ -69,8 +69,8 @@ class BeatSender:
         listeners: Listeners,
         publish: Callable[[HeartbeatConnection], None] = publish_nothing,
     ) -> None:
-        self.publish = publish
-        """Tells the store more about this worker, after a beat; never raises."""
+        self._publish = publish
+        self._connection: HeartbeatConnection | None = None
         self._incarnation = incarnation
         self._timing = timing
         self._running = running
@@ -94,16 +94,39 @@ class BeatSender:
         """True if the worker must not go on: it was declared dead, or has had no answer for too long."""
         return self.is_over or self.silence_s >= self._timing.fence_s
 
-    def beat(self, connection: HeartbeatConnection) -> float:
-        """Beat once; return the seconds until the next beat is due.
+    def try_beat(self, connect: Callable[[], HeartbeatConnection]) -> float:
+        """Beat, over a new connection if the last one failed; return the seconds until the next beat. Never raises."""
+        try:
+            self._connection = self._connection or connect()
+            wait_s = self.beat(self._connection)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
+            self._failed_beats.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
+            self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
+            self._close()
+            return self._timing.retry_s
+        self._failed_beats.works()
+        return wait_s
 
-        Raise what the connection raises; the caller passes it to `failed`.
-        """
+    def end(self) -> None:
+        """Publish what was counted since the last beat, unless the database is away, and close the connection."""
+        if self._connection is not None and not self.is_fenced:
+            self._publish(self._connection)
+        self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except Exception:
+                logger.debug("closing the heartbeat's connection failed", exc_info=True)
+
+    def beat(self, connection: HeartbeatConnection) -> float:
+        """Beat once; return the seconds until the next beat is due. Errors of the connection pass through."""
         running, overdue = self._running()
         asked_at = self._clock()
         beat = connection.beat(self._incarnation, self._timing.lease_s, running)
         answered_at = self._clock()
-        self._failed_beats.works()
         self.heard_at = asked_at
         self.is_over = not beat.is_alive
         self._listeners.on_beat(beat)
@@ -113,16 +136,10 @@ class BeatSender:
         self._observations = verdict.observations
         if verdict.dead or overdue or beat.has_leftovers:
             self._rescue(connection, verdict.dead, overdue)
-        self.publish(connection)
+        self._publish(connection)
         # Counted from when this beat was sent: after a slow answer the next one would come too late for the fence.
         wait_s = asked_at + self._timing.beat_s - self._clock()
         return max(0.0, wait_s if verdict.check_again_s is None else min(wait_s, verdict.check_again_s))
-
-    def failed(self, error: Exception) -> float:
-        """Report that a beat failed; return the seconds to wait before the next one."""
-        self._failed_beats.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
-        self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
-        return self._timing.retry_s
 
     def _rescue(self, connection: HeartbeatConnection, dead: Fences, overdue: Fences) -> None:
         for incarnation, _ in dead:

@@ -131,8 +131,8 @@ def failure(run: Run, error: BaseException) -> BaseException:
 
 def described(error: BaseException) -> dict[str, str]:
     """Return type, text and traceback of an error, in a form that every database can store."""
-    if isinstance(described_there := getattr(error, "description", None), dict):
-        return described_there  # made by the process in which the error was raised
+    if (described_there := _described_there(error)) is not None:
+        return described_there
     lines = traceback.format_exception(type(error), error, own_frames(error))
     return {
         "type": type(error).__name__,
@@ -143,10 +143,18 @@ def described(error: BaseException) -> dict[str, str]:
 
 def own_frames(error: BaseException) -> TracebackType | None:
     """Return the traceback from the user's function on: frames of everpoll do not help the reader."""
+    if _described_there(error) is not None:
+        return None
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(HOME):
         frames = frames.tb_next
     return frames or error.__traceback__
+
+
+def _described_there(error: BaseException) -> dict[str, str] | None:
+    """Return what another process says about an error that it raised; None: this process raised it."""
+    found = getattr(error, "description", None)
+    return found if isinstance(found, dict) else None
 
 
 def _text(error: BaseException) -> str:

@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -47,13 +48,14 @@ class Child:
     async def start(cls, module: str) -> "Child":
         """Start a new interpreter that runs this module of everpoll."""
         ours, theirs = socket.socketpair()
+        starting = asyncio.ensure_future(asyncio.to_thread(_started, module, theirs))
         try:
-            process = await asyncio.to_thread(_started, module, theirs)
+            process = await asyncio.shield(starting)
         except BaseException:
+            # A thread cannot be canceled: the process may exist already, and ends once it reads the end of its pipe.
             ours.close()
+            starting.add_done_callback(_leave)
             raise
-        finally:
-            theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours)
         return cls(process, reader, writer)
 
@@ -187,13 +189,21 @@ class ChildProcesses:
 
 
 def _started(module: str, theirs: socket.socket) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
-        [sys.executable, "-m", module, str(theirs.fileno())],
-        pass_fds=[theirs.fileno()],
-        stdin=subprocess.DEVNULL,
-        # A process group of its own: processes that it starts end with it, and Ctrl-C reaches only the worker.
-        start_new_session=True,
-    )
+    # Closed here and nowhere else: until the process has it, no other file may get its number.
+    with theirs:
+        return subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
+            [sys.executable, "-m", module, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            # A process group of its own: processes that it starts end with it, and Ctrl-C reaches only the worker.
+            start_new_session=True,
+        )
+
+
+def _leave(starting: "asyncio.Future[subprocess.Popen[bytes]]") -> None:
+    """Wait in a thread for the end of a process whose call was canceled while it started."""
+    if not starting.cancelled() and starting.exception() is None:
+        threading.Thread(target=starting.result().wait, name="everpoll-reaper", daemon=True).start()
 
 
 def _end(code: int) -> str:

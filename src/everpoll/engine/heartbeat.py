@@ -87,35 +87,15 @@ class Heartbeat:
         self._watcher = self._event_loop.call_later(left_s, self._watch)
 
     def _beat(self) -> None:
-        connection: HeartbeatConnection | None = None
-
         try:
             while not self._over and not self.sender.is_over:
-                try:
-                    connection = connection or self._connect()
-                    wait_s = self.sender.beat(connection)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
-                    wait_s = self.sender.failed(error)
-                    _close(connection)
-                    connection = None
-                self._nudged.wait(wait_s)
+                self._nudged.wait(self.sender.try_beat(self._connect))
                 self._nudged.clear()
-            # Publish what was counted since the last beat, unless the database is away.
-            if connection is not None and not self.sender.is_fenced:
-                self.sender.publish(connection)
         finally:
-            _close(connection)
+            self.sender.end()
 
     def _call_in_loop(self, callback: Callable[..., None], *args: object) -> None:
         try:
             self._event_loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
             self._over = True  # the event loop is closed: no worker is left to notify
-
-
-def _close(connection: HeartbeatConnection | None) -> None:
-    if connection is not None:
-        try:
-            connection.close()
-        except Exception:
-            logger.debug("closing the heartbeat's connection failed", exc_info=True)

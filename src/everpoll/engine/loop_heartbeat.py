@@ -13,7 +13,7 @@ from everpoll.stores.contract import HeartbeatConnection
 
 
 class LoopHeartbeat:
-    """Beats for one incarnation until it is stopped or declared dead."""
+    """Beats in the event loop, for one incarnation until it is stopped or declared dead."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class LoopHeartbeat:
         listeners: Listeners,
         publish: Callable[[HeartbeatConnection], None] = publish_nothing,
     ) -> None:
-        self._connection = connect()
+        self._connect = connect
         self._listeners = listeners
         self.sender = BeatSender(incarnation, timing, running, asyncio.get_running_loop().time, listeners, publish)
         self._nudged = asyncio.Event()
@@ -43,18 +43,13 @@ class LoopHeartbeat:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
-            self.sender.publish(self._connection)
-        self._connection.close()
+        self.sender.end()
 
     async def _beat(self) -> None:
-
         while not self.sender.is_over:
-            try:
-                wait_s = self.sender.beat(self._connection)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
-                wait_s = self.sender.failed(error)
-                if self.sender.is_fenced:
-                    self._listeners.on_silence(self.sender.silence_s)
+            wait_s = self.sender.try_beat(self._connect)
+            if self.sender.is_fenced and not self.sender.is_over:
+                self._listeners.on_silence(self.sender.silence_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._nudged.wait()

@@ -6,11 +6,10 @@ figures. A failure affects neither this beat nor the next one.
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings
 from everpoll.engine.tally import Tally
-from everpoll.stores.contract import encode
+from everpoll.stores.contract import HeartbeatConnection, encode
 from everpoll.stores.figures import LoopCard
 
 logger = logging.getLogger("everpoll.engine")
@@ -40,10 +39,8 @@ class Publisher:
         self._published_loops = "[]"
         self._tally.begin(incarnation, self._now())
 
-    def publish(self, connection: Any) -> None:
-        """Publish what has changed. An adopted table has no place for it."""
-        if not hasattr(connection, "publish"):
-            return
+    def publish(self, connection: HeartbeatConnection) -> None:
+        """Publish what has changed."""
         try:
             self._publish(connection.publish)
         except Exception as error:  # noqa: BLE001 - the next beat tries again

@@ -37,7 +37,7 @@ from everpoll.engine.work import StopReason, WorkRegistry
 from everpoll.errors import CannotConnect, StoreUnavailable
 from everpoll.logs.context import about
 from everpoll.policy import Duration, human, seconds, spread
-from everpoll.stores.contract import Beat, Rescued, Source, WorkerCard, encode
+from everpoll.stores.contract import Beat, Ended, Rescued, Source, WorkerCard, encode
 from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.engine")
@@ -60,13 +60,17 @@ class Worker:
         options: WorkerOptions,
         on_settled: Callable[[list[int]], None] | None = None,
         loops: Cards | None = None,
+        on_ended: Callable[[Iterable[int]], None] | None = None,
     ) -> None:
-        """`loops` gives the loops of this process, to be published with the figures of this worker."""
+        """`on_settled` gets the ids of tasks that have ended or have new events; `on_ended` those that this worker has
+        ended, each end once. `loops` gives the loops of this process, to be published with the figures of this worker.
+        """
         self._store = store
         self._works = works
         self.options = options
         self.meter = Meter()
         self._on_settled = on_settled
+        self._on_ended = on_ended
         self.tally = tally = Tally(works.kind_of)
         self._publisher = Publisher(tally, self._store_now, loops)
         self._event_loop = asyncio.get_running_loop()
@@ -306,6 +310,8 @@ class Worker:
 
     def _on_written(self, batch: Batch, lost: set[int]) -> None:
         self.tally.settled(batch, lost, self._store_now())
+        if self._on_ended is not None:
+            self._on_ended(one.id for one in batch.settlements if one.__class__ is Ended and one.id not in lost)
 
     def _on_rescued(self, rescued: Rescued) -> None:
         self.tally.rescued(rescued.tasks, self._store_now())
@@ -313,6 +319,8 @@ class Worker:
         self._poller.wake()
         if rescued.ended and self._on_settled is not None:
             self._on_settled(list(rescued.ended))
+        if rescued.ended and self._on_ended is not None:
+            self._on_ended(rescued.ended)
 
     def _on_wake(self, wake: Wake) -> None:
         if wake.cancel and len(self._pool) and self._heartbeat is not None:

@@ -112,7 +112,7 @@ async def causes_of(
 def _group(groups: dict[tuple[str, str, str], list[TaskInfo]], tasks: Iterable[TaskInfo]) -> None:
     for task in tasks:
         error: dict[str, Any] = task.errors[-1] if task.errors else {}
-        text = str(error.get("error") or (task.trail[-1].get("why", "") if task.trail else ""))
+        text = str(error["error"] if "error" in error else task.trail[-1].get("why", "") if task.trail else "")
         groups.setdefault((task.name, str(error.get("type", "")), normalized(text)), []).append(_slim(task))
 
 

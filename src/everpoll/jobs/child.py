@@ -5,6 +5,7 @@ worker's output. Its value or its error is sent as JSON, by this process and not
 ended, this process ends at once, also in the middle of a call.
 """
 
+import contextlib
 import importlib
 import os
 import queue
@@ -101,7 +102,8 @@ def main() -> None:
         is_busy.set()
         sys.path[:] = request.path
         answer = msgspec.json.encode(answered(request, lambda: pipe.sendall(bytes(HEAD_BYTES))))
-        sys.stdout.flush()
+        with contextlib.suppress(Exception):  # closed by the function, or by its reader
+            sys.stdout.flush()
         if os.getpid() != own_pid:  # this is a fork that the function made: the parent answers
             os._exit(0)
         pipe.sendall(len(answer).to_bytes(HEAD_BYTES, "big") + answer)

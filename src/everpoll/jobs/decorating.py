@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     class AsyncJob(Job[P, R]):
         """A job whose function is async: calling it returns a coroutine."""
 
-        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
+        def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
             """Call the function here and now."""
 
 else:

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 TAKES_RESULT = '"takes":"result"'
-NOT_IN_FLOWS = ("connection", "on_conflict", "unique_for")
-"""Options of `enqueue` that tasks of chains and groups cannot have: if the key of one is taken, none is enqueued."""
+NOT_FOR_ONE = ("connection", "on_conflict", "unique_for")
+"""Options of `enqueue` that one of several tasks cannot have for itself."""
+IN_FLOWS = (
+    "tasks of chains and groups: these are enqueued together, in a transaction of their own, and not at all where a "
+    "key is taken"
+)
 
 
 class JobCall(Generic[R]):
@@ -61,19 +65,18 @@ class JobCall(Generic[R]):
 
     def new_task(self) -> NewTask:
         """Return the task of this call, to be enqueued with others."""
-        return self.job.new_task(self.args, dict(self.kwargs), **self._options())
+        return self.job.new_task(self.args, dict(self.kwargs), **self.options_beside_others())
 
     def task_with_deferred_argument(self, mark: str) -> NewTask:
         """Return the task of this call without its first argument; `mark` is the JSON member that says which it is."""
-        return self.job.new_task_with_deferred_argument(mark, self.args, dict(self.kwargs), self._options())
+        options = self.options_beside_others()
+        return self.job.new_task_with_deferred_argument(mark, self.args, dict(self.kwargs), options)
 
-    def _options(self) -> EnqueueOptions:
-        for name in NOT_IN_FLOWS:
+    def options_beside_others(self, why: str = IN_FLOWS) -> EnqueueOptions:
+        """Return its options; raise `BadInput` for those that one of several tasks cannot have."""
+        for name in NOT_FOR_ONE:
             if name in self.options:
-                raise BadInput(
-                    f"job {self.job.name!r}: {name}= is not for tasks of chains and groups: these are enqueued "
-                    "together, in a transaction of their own, and not at all where a key is taken"
-                )
+                raise BadInput(f"job {self.job.name!r}: {name}= is not for {why}")
         return self.options
 
 

@@ -9,7 +9,7 @@ belongs in a following job. At most `WAITING_LIMIT` jobs wait for slow hooks. If
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from everpoll.engine.threads import DaemonThreads
@@ -50,9 +50,9 @@ class Hooks:
         """True if there are no hooks."""
         return not any(self._hooks.values())
 
-    def settled(self, task_ids: list[int]) -> None:
-        """Call the hooks for these tasks, which were settled and committed."""
-        if self.is_empty:
+    def ended(self, ended: Iterable[int]) -> None:
+        """Call the hooks for these tasks, which this process's worker has ended and committed."""
+        if self.is_empty or not (task_ids := list(ended)):
             return
         room = WAITING_LIMIT - len(self._waiting)
         self._waiting.extend(task_ids[:room])

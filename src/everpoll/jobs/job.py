@@ -115,6 +115,9 @@ class Job(Generic[P, R]):
         except (msgspec.ValidationError, NotImplementedError):
             return result
 
+    def __repr__(self) -> str:
+        return f"<Job {self.name}>"
+
     if not TYPE_CHECKING:  # with __getattr__, type checkers accept every misspelled name
 
         def __getattr__(self, attribute: str) -> Any:
@@ -123,27 +126,27 @@ class Job(Generic[P, R]):
             hint = meant(own, attribute)
             raise AttributeError(f"job {own!r} has no {attribute!r}" + (f": {hint}" if hint else ""))
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now."""
         return self._function(*args, **kwargs)
 
     @overload
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task[R]: ...
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Task[R]: ...
     # With options: ParamSpec has no way to add parameters, so the arguments of the function are not checked.
     @overload
-    async def enqueue(self, *args: Any, delay: Duration | datetime, **kwargs: Any) -> Task[R]: ...
+    async def enqueue(self, /, *args: Any, delay: Duration | datetime, **kwargs: Any) -> Task[R]: ...
     @overload
-    async def enqueue(self, *args: Any, priority: int, **kwargs: Any) -> Task[R]: ...
+    async def enqueue(self, /, *args: Any, priority: int, **kwargs: Any) -> Task[R]: ...
     @overload
-    async def enqueue(self, *args: Any, key: str, **kwargs: Any) -> Task[R]: ...
+    async def enqueue(self, /, *args: Any, key: str, **kwargs: Any) -> Task[R]: ...
     @overload
-    async def enqueue(self, *args: Any, on_conflict: OnConflict, **kwargs: Any) -> Task[R]: ...
+    async def enqueue(self, /, *args: Any, on_conflict: OnConflict, **kwargs: Any) -> Task[R]: ...
     @overload
-    async def enqueue(self, *args: Any, unique_for: Duration, **kwargs: Any) -> Task[R]: ...
+    async def enqueue(self, /, *args: Any, unique_for: Duration, **kwargs: Any) -> Task[R]: ...
     @overload
-    async def enqueue(self, *args: Any, connection: Any, **kwargs: Any) -> Task[R]: ...
+    async def enqueue(self, /, *args: Any, connection: Any, **kwargs: Any) -> Task[R]: ...
 
-    async def enqueue(self, *args: Any, **kwargs: Any) -> Task[R]:
+    async def enqueue(self, /, *args: Any, **kwargs: Any) -> Task[R]:
         """Enqueue the job to run now, or after `delay=`. `EnqueueOptions` lists the other options."""
         return await self.enqueue_call(args, kwargs, self.split_options(kwargs))
 
@@ -152,7 +155,7 @@ class Job(Generic[P, R]):
         check_options(f"job {self.name!r}", options, EnqueueOptions)
         return JobWithOptions(self, options)
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
         """Return the job with these arguments, for chains and groups: `await fetch.call(url).then(parse).enqueue()`."""
         return JobCall(self, args, dict(kwargs))
 
@@ -206,15 +209,19 @@ class Job(Generic[P, R]):
         """Return the first JSON value that does not fit the annotation of its parameter; None: all fit."""
         return self._shape.flaw(args, kwargs)
 
-    async def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: Unpack[EnqueueOptions]) -> list[Task[R]]:
-        """Enqueue one task per tuple of arguments, all or none, in one statement."""
+    async def enqueue_many(
+        self, calls: Iterable[tuple[Any, ...] | JobCall[R]], **options: Unpack[EnqueueOptions]
+    ) -> list[Task[R]]:
+        """Enqueue one task per tuple of arguments, or per `job.call(…)`, all or none, in one statement."""
         if (found := tracer()) is None:
             return await self._enqueue_many(calls, options)
         given = list(calls)
         with enqueueing(found, self.name, self.queue, len(given)):
             return await self._enqueue_many(given, options)
 
-    async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task[R]]:
+    async def _enqueue_many(
+        self, calls: Iterable[tuple[Any, ...] | JobCall[R]], options: EnqueueOptions
+    ) -> list[Task[R]]:
         tasks = self.new_tasks(calls, options)
         if options and options.get("connection") is not None:
             return await self._enqueue_inside(tasks, options)
@@ -233,8 +240,8 @@ class Job(Generic[P, R]):
         """Raise `KeyTaken` if the call has on_conflict="reject" and another task has the key of one of its tasks."""
         self._new_tasks.refuse_taken(tasks, answers, options, handle)
 
-    def new_tasks(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[NewTask]:
-        """Return the checked tasks for these tuples of arguments."""
+    def new_tasks(self, calls: Iterable[tuple[Any, ...] | JobCall[R]], options: EnqueueOptions) -> list[NewTask]:
+        """Return the checked tasks for these tuples of arguments, or calls."""
         return self._new_tasks.many(calls, options)
 
     def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:

@@ -13,9 +13,10 @@ from everpoll.engine.tracing import carried
 from everpoll.errors import BadInput
 from everpoll.jobs.call import CallShape
 from everpoll.jobs.deferred_argument import DeferredArgument
-from everpoll.jobs.flows import TAKES_RESULT
+from everpoll.jobs.flows import TAKES_RESULT, JobCall
 from everpoll.jobs.options import EnqueueOptions, check_options, checked_priority, delay_s_of
 from everpoll.jobs.unique import KeyRules, checked_key
+from everpoll.policy import shown
 from everpoll.stores.contract import Enqueued, NewTask, Unique
 
 if TYPE_CHECKING:
@@ -42,16 +43,35 @@ class NewTasks:
             return self.special(args, kwargs, options, carried())
         return self.plain(args, kwargs, carried())
 
-    def many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[NewTask]:
-        """Make one task for each tuple of arguments."""
+    def many(self, calls: "Iterable[tuple[Any, ...] | JobCall[Any]]", options: EnqueueOptions) -> list[NewTask]:
+        """Make one task for each tuple of arguments, and for each call of this job."""
         if "key" in options:
-            raise BadInput(f"{self._where}: one key for many tasks would enqueue one; use enqueue() for keys")
+            raise BadInput(
+                f"{self._where}: one key for many tasks would enqueue one; give each call its own: "
+                f"{self._job.name}.options(key=…).call(…)"
+            )
         trace, plain = carried(), self.plain
         if not options and self._job.keys is None:
-            return [plain(args if type(args) is tuple else self._tuple(args), {}, trace) for args in calls]
-        tasks = [self.special(self._tuple(args), {}, options, trace, together=True) for args in calls]
+            return [plain(one, {}, trace) if type(one) is tuple else self._of_call(one, {}, trace) for one in calls]
+        tasks = [self._of_call(one, options, trace) for one in calls]
         self._rules_of(options).refuse_repeats(tasks)
         return tasks
+
+    def _of_call(self, call: object, options: EnqueueOptions, trace: dict[str, str] | None) -> NewTask:
+        """Make the task of one of many calls; its own options override those of all."""
+        if isinstance(call, tuple):
+            return self.special(tuple(call), {}, options, trace, together=True)
+        if not isinstance(call, JobCall):
+            raise BadInput(
+                f'{self._where}: enqueue_many takes one tuple of arguments per task, as [("a",), ("b",)], or calls, as '
+                f"[{self._job.name}.call(…), …]; got {shown(call)}"
+            )
+        if call.job is not self._job:
+            raise BadInput(f"{self._where}: {call!r} is a call of another job: write app.group([…]) for several jobs")
+        own = options | call.options_beside_others("one call of many: pass it to enqueue_many, for all of them")
+        if own or self._job.keys is not None:
+            return self.special(call.args, dict(call.kwargs), own, trace, together=True)
+        return self.plain(call.args, dict(call.kwargs), trace)
 
     def plain(self, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None) -> NewTask:
         """Make the task of a call without options, for a job without keys."""
@@ -153,10 +173,3 @@ class NewTasks:
 
     def _rules_of(self, options: EnqueueOptions) -> KeyRules:
         return (self._job.keys or KeyRules(self._where)).changed(options)
-
-    def _tuple(self, args: object) -> tuple[Any, ...]:
-        if isinstance(args, tuple):
-            return args
-        raise BadInput(
-            f'{self._where}: enqueue_many takes one tuple of arguments per task, as [("a",), ("b",)]; got {args!r}'
-        )

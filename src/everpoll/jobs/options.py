@@ -117,4 +117,5 @@ def delay_s_of(name: str, value: Duration | datetime, wall: Callable[[], float])
         return seconds(value, name=name)
     if value.tzinfo is None or value.utcoffset() is None:
         raise BadInput(f"{name}={value!r} has no time zone: write datetime(…, tzinfo=UTC), or a duration")
-    return max(0.0, (value - datetime.fromtimestamp(wall(), UTC)).total_seconds())
+    until_s = (value - datetime.fromtimestamp(wall(), UTC)).total_seconds()
+    return seconds(max(0.0, until_s), name=f"{name}={value.isoformat()}: the seconds until then")

@@ -60,6 +60,7 @@ class RaisedInProcess(EverpollError):
         super().__init__(f"{description.get('type', 'error')}: {description.get('error', '')}")
         self.description = description
         self.verdict = verdict
+        self.add_note(description.get("traceback", ""))
 
 
 _answer = msgspec.json.Decoder(Answer).decode

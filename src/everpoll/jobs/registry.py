@@ -172,7 +172,6 @@ class Jobs:
 
     def settled(self, task_ids: list[int]) -> None:
         """Wake the callers that wait for these tasks, which this process's worker has settled."""
-        self.hooks.settled(task_ids)
         if self._results is not None:
             self._results.settled(task_ids)
 

@@ -15,12 +15,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from everpoll.engine.portal import Portal, refuse_in_an_event_loop, waited
-from everpoll.errors import BadInput, NotRunning
+from everpoll.errors import BadInput, NotRunning, TaskNotFound
 from everpoll.jobs.own_transactions import enqueueing_of, inside_sync
 from everpoll.policy import Duration, shown
 from everpoll.stores.contract import NewTask, OnConflict, Store, TaskInfo
 
 if TYPE_CHECKING:
+    from everpoll.jobs.flows import JobCall
     from everpoll.jobs.job import Job
     from everpoll.jobs.options import EnqueueOptions
     from everpoll.jobs.registry import Jobs
@@ -33,12 +34,15 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+LAST_ID = 2**63 - 1
 
 
 def checked_id(task_id: object) -> int:
-    """Return the id of a task; raise `BadInput` if it is not a whole number."""
+    """Return the id of a task; raise `BadInput` if it is not a whole number, `TaskNotFound` if no task can have it."""
     if isinstance(task_id, bool) or not isinstance(task_id, int):
         raise BadInput(f"{shown(task_id)} is not the id of a task: write a whole number")
+    if not 0 < task_id <= LAST_ID:
+        raise TaskNotFound(f"no task {shown(task_id)}: ids are between 1 and 2^63-1")
     return task_id
 
 
@@ -148,22 +152,22 @@ class SyncJob(Generic[P, R]):
         self._calls = calls
 
     @overload
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> "SyncTask[R]": ...
     # See `Job.enqueue`.
     @overload
-    def enqueue(self, *args: Any, delay: Duration | datetime, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, delay: Duration | datetime, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, priority: int, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, priority: int, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, key: str, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, key: str, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, on_conflict: OnConflict, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, on_conflict: OnConflict, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, unique_for: Duration, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, unique_for: Duration, **kwargs: Any) -> "SyncTask[R]": ...
     @overload
-    def enqueue(self, *args: Any, connection: Any, **kwargs: Any) -> "SyncTask[R]": ...
+    def enqueue(self, /, *args: Any, connection: Any, **kwargs: Any) -> "SyncTask[R]": ...
 
-    def enqueue(self, *args: Any, **kwargs: Any) -> "SyncTask[R]":
+    def enqueue(self, /, *args: Any, **kwargs: Any) -> "SyncTask[R]":
         """Enqueue the job, as `await job.enqueue(…)` does."""
         return self.enqueue_call(args, kwargs, self._job.split_options(kwargs))
 
@@ -192,9 +196,9 @@ class SyncJob(Generic[P, R]):
         return SyncTask(self._calls, task_id, is_new=False)
 
     def enqueue_many(
-        self, calls: Iterable[tuple[Any, ...]], **options: "Unpack[EnqueueOptions]"
+        self, calls: "Iterable[tuple[Any, ...] | JobCall[R]]", **options: "Unpack[EnqueueOptions]"
     ) -> "list[SyncTask[R]]":
-        """Enqueue one task per tuple of arguments, all or none."""
+        """Enqueue one task per tuple of arguments, or per `job.call(…)`, all or none."""
         tasks = self._job.new_tasks(calls, options)
         if options.get("connection") is not None:
             return self._enqueue_inside(tasks, options)

@@ -27,11 +27,11 @@ class JobWithOptions(Generic[P, R]):
         self._job = job
         self._options = options
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task[R]:
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Task[R]:
         """Enqueue the job with these options."""
         return await self._job.enqueue_call(args, dict(kwargs), self._options)
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
         """Return the job with these arguments and options, for chains and groups."""
         return JobCall(self._job, args, dict(kwargs), self._options)
 
@@ -50,6 +50,6 @@ class SyncJobWithOptions(Generic[P, R]):
         self._job = job
         self._options = options
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SyncTask[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncTask[R]:
         """Enqueue the job with these options."""
         return self._job.sync.enqueue_call(args, dict(kwargs), self._options)

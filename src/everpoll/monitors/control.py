@@ -53,7 +53,7 @@ class Control(Struct, frozen=True, gc=False, omit_defaults=True):
     due_at: float = 0.0
     """When the next look is due."""
     waits: Waits = "first"
-    slot_at: float | None = None
+    origin_at: float | None = None
     """The instant from which the next interval counts: the due time of the last look, or its start if it had none."""
     looked_at: float | None = None
     """When the last look began."""

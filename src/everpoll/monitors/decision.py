@@ -38,7 +38,7 @@ from everpoll.monitors.next_look import (
     SHORTEST_REST_S,
     after_answer,
     after_failure,
-    after_nothing,
+    after_inconclusive,
     look_due_at,
     started_over,
 )
@@ -79,7 +79,7 @@ def register(definition: Definition, now: float) -> Decision:
         every_s=definition.every_s,
         due_at=due_at,
         waits="heartbeat" if definition.is_heartbeat else "first",
-        slot_at=now if definition.is_heartbeat else None,
+        origin_at=now if definition.is_heartbeat else None,
         seq=1,
     )
     return Decision(control, due_at, (ServiceStarted(**about(definition.name, now)),))
@@ -124,7 +124,7 @@ def decide(
     elif look.is_conclusive:
         planned = after_failure(definition, same, look, now, chance)
     else:
-        planned = after_nothing(definition, same, look, now)
+        planned = after_inconclusive(definition, same, look, now)
     return _concluded(definition, control, planned, look, now, changes)
 
 
@@ -171,7 +171,7 @@ def _uneventful(definition: Definition, control: Control, look: Look, now: float
     due_at = next_grid_time(control.due_at, now, definition.phase_s, definition.every_s)
     after = replace(
         control,
-        slot_at=control.due_at,
+        origin_at=control.due_at,
         due_at=due_at,
         waits="interval",
         looked_at=look.started_at,

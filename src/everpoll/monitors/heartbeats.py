@@ -25,7 +25,7 @@ OUR_ABSENCE_S = 60.0
 
 def heartbeat_due_at(definition: Definition, control: Control) -> float:
     """Return when the next heartbeat is late."""
-    since = control.born if control.slot_at is None else control.slot_at
+    since = control.born if control.origin_at is None else control.origin_at
     return since + definition.every_s * (control.failures + 1) + definition.timeout_s
 
 
@@ -44,12 +44,12 @@ def heartbeat_look(definition: Definition, control: Control, now: float) -> Look
 
 def heartbeat_planned(definition: Definition, control: Control, look: Look) -> Control:
     """Set the next deadline after a heartbeat, or after a missed one."""
-    since = control.born if control.slot_at is None else control.slot_at
+    since = control.born if control.origin_at is None else control.origin_at
     if look.reached is False:
         # Count one failure for each interval that has passed without a heartbeat, and at least one.
         overdue_s = look.ended_at - since - definition.timeout_s
         counted = replace(control, failures=max(control.failures + 1, math.floor(overdue_s / definition.every_s)))
     else:
-        counted = replace(control, failures=0, slot_at=look.ended_at)
+        counted = replace(control, failures=0, origin_at=look.ended_at)
     due_at = heartbeat_due_at(definition, counted)
     return replace(counted, every_s=definition.every_s, due_at=due_at, waits="heartbeat")

@@ -3,7 +3,7 @@
     an answer came        breaker closed, no backoff; the next time of the grid
     no answer came        max(interval, backoff) later; the Nth in a row opens the breaker
     … while open          after the cooldown, counted from the end of the failed look, one probe
-    not conclusive        one interval later, or at the end of the current wait; counts for nothing
+    not conclusive        one interval later, or at the end of the current wait; neither success nor failure
 
 Promises: the next look is later than `now`, and not earlier than a Retry-After allows. An interval counts from due
 time to due time, so it does not drift. A backoff counts from the end of the failed look. While the breaker is open, no
@@ -39,7 +39,7 @@ def after_answer(definition: Definition, control: Control, look: Look, now: floa
         failed_at=None,
         opened_at=None,
         not_before=not_before,
-        slot_at=origin,
+        origin_at=origin,
         every_s=definition.every_s,
         due_at=due_at,
         waits=waits,
@@ -55,13 +55,18 @@ def after_failure(definition: Definition, control: Control, look: Look, now: flo
         probe_at = None if control.opened_at is None else look.started_at
         opened_at = definition.breaker.failed(breaker_state(control, probe_at), ended_at).opened_at
     counted = replace(
-        control, failures=failures, failed_at=ended_at, opened_at=opened_at, slot_at=origin, every_s=definition.every_s
+        control,
+        failures=failures,
+        failed_at=ended_at,
+        opened_at=opened_at,
+        origin_at=origin,
+        every_s=definition.every_s,
     )
     return _planned(definition, counted, now, chance)
 
 
-def after_nothing(definition: Definition, control: Control, look: Look, now: float) -> Control:
-    """Plan the next look after one that was not conclusive, which counts for nothing.
+def after_inconclusive(definition: Definition, control: Control, look: Look, now: float) -> Control:
+    """Plan the next look after an inconclusive one, which is neither a success nor a failure.
 
     After a probe that was not conclusive, there is no further cooldown. A forced look does not shorten a running wait.
     """
@@ -71,7 +76,7 @@ def after_nothing(definition: Definition, control: Control, look: Look, now: flo
     else:
         due_at = next_grid_time(origin, now, definition.phase_s, definition.every_s)
     running_until = look_due_at(definition, control, now)
-    passed = replace(control, slot_at=origin, every_s=definition.every_s)
+    passed = replace(control, origin_at=origin, every_s=definition.every_s)
     if running_until > due_at:
         return replace(passed, due_at=running_until)
     return _not_too_early(replace(passed, due_at=due_at, waits="interval"), now)
@@ -85,11 +90,11 @@ def look_due_at(definition: Definition, control: Control, now: float) -> float:
     """
     if control.fetch != definition.fetch:
         return now
-    if control.every_s == definition.every_s or control.slot_at is None:
+    if control.every_s == definition.every_s or control.origin_at is None:
         return control.due_at
     if control.failures:
-        return _planned(definition, control, control.slot_at).due_at
-    due_at = grid_time_after(control.slot_at, definition.phase_s, definition.every_s)
+        return _planned(definition, control, control.origin_at).due_at
+    due_at = grid_time_after(control.origin_at, definition.phase_s, definition.every_s)
     return due_at if control.not_before is None else max(due_at, control.not_before)
 
 
@@ -104,7 +109,7 @@ def started_over(definition: Definition, control: Control, now: float) -> Contro
         every_s=definition.every_s,
         due_at=now,
         waits="changed",
-        slot_at=now if definition.is_heartbeat else None,
+        origin_at=now if definition.is_heartbeat else None,
         failures=0,
         failed_at=None,
         opened_at=None,
@@ -125,11 +130,11 @@ def _origin(definition: Definition, control: Control, look: Look) -> float:
 
 def _planned(definition: Definition, control: Control, now: float, chance: float = 0.5) -> Control:
     """Set the due time of a service that did not answer, by the number of failures."""
-    assert control.slot_at is not None, "a service that failed was looked at"
+    assert control.origin_at is not None, "a service that failed was looked at"
     if control.opened_at is not None and definition.breaker is not None:
         due_at = control.opened_at + definition.breaker.cooldown_s
         return _not_too_early(replace(control, due_at=due_at, waits="breaker"), now)
-    interval_at, backoff_at = next_interval(control.slot_at, now, definition.every_s), 0.0
+    interval_at, backoff_at = next_interval(control.origin_at, now, definition.every_s), 0.0
     if definition.backoff is not None and control.failed_at is not None:
         wait_s = spread(definition.backoff.wait_s(control.failures), definition.backoff.jitter, chance)
         backoff_at = control.failed_at + wait_s

@@ -70,7 +70,7 @@ def resumed(definition: Definition, control: Control, beats: int, now: float) ->
     """
     after = replace(control, paused_at=None, waits="resumed", beats=beats, seq=control.seq + 1)
     if definition.is_heartbeat:
-        after = replace(after, slot_at=now, every_s=definition.every_s, waits="heartbeat")
+        after = replace(after, origin_at=now, every_s=definition.every_s, waits="heartbeat")
         after = replace(after, due_at=heartbeat_due_at(definition, after))
     else:
         due_at = now + SHORTEST_REST_S

@@ -72,7 +72,7 @@ def _verdict(definition: Definition, control: Control, now: float, around: Servi
         ago = "" if control.judged_at is None else f" for {_span(control.judged_at, now)}"
         return f"{name} was {control.status}, and is stale: no look was conclusive{ago}."
     if control.looked_at is None and not definition.is_heartbeat:
-        return f"{name} was not looked at yet."
+        return f"{name} has not been looked at yet."
     if status is Status.UNKNOWN and control.error is None:
         return f"{name} is unknown: {_nothing_said(definition, control)}."
     return f"{name} has been {status}{since}{because}."
@@ -80,14 +80,14 @@ def _verdict(definition: Definition, control: Control, now: float, around: Servi
 
 def _nothing_said(definition: Definition, control: Control) -> str:
     if definition.is_heartbeat and control.looked_at is None:
-        return "its first heartbeat is awaited"
+        return "it waits for its first heartbeat"
     return "its last answer does not contain its status"
 
 
 def _last_look(definition: Definition, control: Control, now: float) -> str:
     if definition.is_heartbeat:
         if control.answered_at is None:
-            return "no heartbeat came yet"
+            return "no heartbeat has come yet"
         return f"the last heartbeat came {_span(control.answered_at, now)} ago"
     where = shown_target(definition.target)
     if control.looked_at is None:
@@ -158,7 +158,7 @@ def _incident(incident: Incident, around: ServiceSituation, now: float) -> str:
     if incident.waits in {"mute", "maintenance"} and _silent_until(incident.service, around.situation, now) is not None:
         return f"{begun}: not sent yet, because of the {incident.waits}"
     left_s = incident.opened_at + incident.alert.delay_s - now
-    return f"{begun}: is sent in {human(round(left_s))}" if left_s > 0 else f"{begun}: is about to be sent"
+    return f"{begun}: alerts in {human(round(left_s))}" if left_s > 0 else f"{begun}: is about to alert"
 
 
 def sent_words(incident: str, sent: Mapping[str, float], undelivered: Mapping[tuple[str, str], str], now: float) -> str:

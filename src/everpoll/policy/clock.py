@@ -1,7 +1,7 @@
 """Clock: the two times that everpoll reads, behind one protocol that callers implement.
 
-Promises: `now` never goes back, and decisions use it; `wall` is for display, and may jump. Policies never read a clock:
-they take `now` as a number.
+Promises: `now` never goes back, and decisions use it; `wall` is for display, and may jump. Never: a policy
+reads a clock; it takes `now` as a number.
 """
 
 from typing import Protocol

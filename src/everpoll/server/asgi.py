@@ -140,7 +140,7 @@ class HttpApp:
         role = self._access.role_of(request, time.time())
         if found is None or found[0].access != "public":
             if segments is not None and segments in (["login"], ["logout"]):
-                return await self._logged(request, segments[0], role)
+                return await self._log_in_or_out(request, segments[0], role)
             if role is None:
                 return self._refused(request, segments)
         self._access.check_origin(request)
@@ -203,7 +203,7 @@ class HttpApp:
         if route.access == "write" and role != "write":
             raise Problem(403, "this token only reads" if not self._access.read_only else "this server only reads")
 
-    async def _logged(self, request: Request, step: str, role: Role | None) -> Response:
+    async def _log_in_or_out(self, request: Request, step: str, role: Role | None) -> Response:
         self._access.check_origin(request)
         if request.method != "POST":
             if request.method not in {"GET", "HEAD"}:

@@ -12,9 +12,9 @@ from everpoll.server.route import ApiCall, Route
 from everpoll.server.shapes import instant_example
 
 SEARCHED = 1_000
-"""How many failed jobs are read: 10,000 took 200 ms, which is too long for a page …"""
+"""How many failed jobs are read at most: 10,000 took 200 ms, which is too long for a page."""
 READ_S = 1.0
-"""… or fewer: as many as can be read in that time."""
+"""How long failed jobs are read at most."""
 
 
 class CausesQuery(Struct, frozen=True, forbid_unknown_fields=True):

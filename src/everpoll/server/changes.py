@@ -23,9 +23,9 @@ from everpoll.stores.contract import Event, Store, TaskFilter
 logger = logging.getLogger("everpoll.server")
 
 TICK_S = 0.25
-LOOK_S = 1.0
+QUERY_S = 1.0
 """How often the store is queried for changes without events: jobs that end, workers, queues."""
-FIRST_LOOK_S = 1.0
+FIRST_QUERY_S = 1.0
 """How long the first screen waits for the first query: else older changes would be announced, too."""
 TOPICS = ("jobs", "runs", "services", "incidents", "loops", "workers", "queues", "events")
 _OF_KINDS = {
@@ -93,30 +93,30 @@ class Changes:
             with self._hub.following():
                 await self._begin()
                 begun.set()
-                looked_at = sent_at = now()
+                queried_at = sent_at = now()
                 while True:
                     await asyncio.sleep(TICK_S)
-                    self._look_here()
-                    if now() - looked_at >= LOOK_S:
-                        await self._look()
-                        looked_at = now()
+                    self._compare_loops()
+                    if now() - queried_at >= QUERY_S:
+                        await self._query()
+                        queried_at = now()
                     if self._changed or now() - sent_at >= KEEP_ALIVE_S:
                         sent_at = now()
-                        self._tell()
+                        self._send()
         finally:
             begun.set()
             self._hub.listeners.remove(self._read_events)
 
     async def _begin(self) -> None:
         """Query once, then set the versions: a screen that reads after them misses nothing, and reads once."""
-        self._look_here()
+        self._compare_loops()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_LOOK_S):
-                await self._look()
+            async with asyncio.timeout(FIRST_QUERY_S):
+                await self._query()
         self._versions = dict.fromkeys(TOPICS, _version(self._app))
         self._changed.clear()
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         version = _version(self._app)
         changed, self._changed = sorted(self._changed), set()
         self._versions.update(dict.fromkeys(changed, version))
@@ -129,7 +129,7 @@ class Changes:
         for event in events:
             self._changed.update(_OF_KINDS.get(event.kind, ()))
 
-    def _look_here(self) -> None:
+    def _compare_loops(self) -> None:
         loops = [(name, loop.state.runs, loop.state.phase, loop.state.failures) for name, loop in self._loops()]
         self._compare("loops", loops)
 
@@ -137,7 +137,7 @@ class Changes:
         # A screen cannot show thousands of moving loops: only the first ones are compared.
         return list(self._app.loops.items())[:200]
 
-    async def _look(self) -> None:
+    async def _query(self) -> None:
         """Query the store for changes without events."""
         try:
             store = await self._store()
@@ -147,7 +147,7 @@ class Changes:
         except (StoreUnavailable, TimeoutError):
             return
         except Exception:
-            logger.exception("looking for changes failed; screens get them later")
+            logger.exception("querying for changes failed; screens get them later")
             return
         self._compare("queues", queues)
         self._compare("jobs", (queues, [(one.id, one.state, one.attempt) for one in newest]))

@@ -48,7 +48,7 @@ DOCTOR_ROUTES = [
         example={
             "ok": False,
             "checks": [
-                {"name": "schema", "level": "ok", "says": "it is the schema of this release", "remedy": ""},
+                {"name": "schema", "level": "ok", "says": "the tables are those of this release", "remedy": ""},
                 {
                     "name": "paused",
                     "level": "warning",

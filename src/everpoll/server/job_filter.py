@@ -18,13 +18,13 @@ class JobFilter(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     q: str | None = None
     """A text in the arguments, or `member:value`, such as "user:7"."""
     since: datetime | None = field(default=None, name="from")
-    """Enqueued at this time or later …"""
+    """Only jobs that were enqueued at this time or later."""
     until: datetime | None = field(default=None, name="to")
-    """… and before this time."""
+    """Only jobs that were enqueued before this time."""
     ended_from: datetime | None = None
-    """Ended at this time or later (only ended jobs) …"""
+    """Only jobs that ended at this time or later."""
     ended_to: datetime | None = None
-    """… and before this time."""
+    """Only jobs that ended before this time."""
     retrying: bool = False
     """Only jobs that failed and wait for their next attempt."""
 

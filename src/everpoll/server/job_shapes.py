@@ -75,7 +75,10 @@ class LeadingJob(Struct, frozen=True, kw_only=True):
 
 
 class JobMembers(Struct, frozen=True, kw_only=True):
-    """How far the group is that a job waits for. Members that history has no more are in `total` only."""
+    """How many members of the group that a job waits for are in which state.
+
+    Members whose history was dropped count in `total` only.
+    """
 
     total: int
     ended: int
@@ -113,8 +116,7 @@ class JobDetail(JobItem, frozen=True, kw_only=True):
     waits_for: list[LeadingJob]
     """Up to ten jobs that it waits for, or waited for; those that have not ended first."""
     members: JobMembers | None
-    """Of the end of a group, and of its callback: how many of its jobs are in which state; null: it waits for no
-    group."""
+    """The counts of its group, if it waits, or waited, for the end of a group."""
 
 
 class JobPage(Page, frozen=True, kw_only=True, omit_defaults=True):

@@ -32,15 +32,19 @@ _NAME = ("name", "queue")
 _TIMES: dict[str, tuple[str, str, bool]] = {
     "everpoll_job_waiting_seconds": ("How long jobs were due before a worker leased them.", "waited", True),
     "everpoll_job_running_seconds": ("How long the functions of jobs ran.", "ran", True),
-    "everpoll_look_lateness_seconds": ("How long looks of watches and services were due.", "waited", False),
+    "everpoll_look_lateness_seconds": (
+        "How long looks of watches and services were due before they began.",
+        "waited",
+        False,
+    ),
     "everpoll_look_duration_seconds": ("How long looks of watches and services took.", "ran", False),
 }
 _POLLER: dict[str, tuple[str, Callable[[PollerHealth], float | None]]] = {
-    "everpoll_poller_healthy": ("1: it polls and beats.", lambda one: one.healthy),
-    "everpoll_poller_polls_per_minute": ("Looks at the store.", lambda one: one.polls_per_minute),
+    "everpoll_poller_healthy": ("1: it polls, and its heartbeats are answered.", lambda one: one.healthy),
+    "everpoll_poller_polls_per_minute": ("Polls: queries for due tasks.", lambda one: one.polls_per_minute),
     "everpoll_poller_rows_per_poll": ("Tasks found by one query, on average.", lambda one: one.rows_per_poll),
     "everpoll_poller_lease_success_ratio": (
-        "Leases that were won and kept.",
+        "The share of leases that were won and kept.",
         lambda one: one.lease_success_rate,
     ),
     "everpoll_poller_lease_latency_seconds": (
@@ -124,7 +128,9 @@ def loops(cards: Iterable[LoopCard]) -> Iterator[Metric]:
     """Yield metrics of the loops of this process."""
     runs = CounterMetricFamily("everpoll_loop_runs", "Runs that began.", labels=("loop",))
     failures = GaugeMetricFamily("everpoll_loop_failures", "Runs that failed in a row.", labels=("loop",))
-    interval = GaugeMetricFamily("everpoll_loop_interval_seconds", "Between two runs, now.", labels=("loop",))
+    interval = GaugeMetricFamily(
+        "everpoll_loop_interval_seconds", "The current interval between two runs.", labels=("loop",)
+    )
     phase = GaugeMetricFamily("everpoll_loop_phase", "1 for the current phase of the loop.", labels=("loop", "phase"))
     for card in itertools.islice(cards, LABELS_LIMIT):
         runs.add_metric((card.name,), card.runs)
@@ -138,7 +144,9 @@ def loops(cards: Iterable[LoopCard]) -> Iterator[Metric]:
 def queues(infos: Iterable[QueueInfo], now: float) -> Iterator[Metric]:
     """Yield metrics of the tasks that wait in the queues of the store."""
     family = GaugeMetricFamily("everpoll_queue_tasks", "Live tasks, up to 10,000.", labels=("queue", "state"))
-    oldest = GaugeMetricFamily("everpoll_queue_oldest_wait_seconds", "Of its ready tasks.", labels=("queue",))
+    oldest = GaugeMetricFamily(
+        "everpoll_queue_oldest_wait_seconds", "How long the oldest ready task has been due.", labels=("queue",)
+    )
     paused = GaugeMetricFamily("everpoll_queue_paused", "1: no worker leases from it.", labels=("queue",))
     for info in itertools.islice(infos, LABELS_LIMIT):
         for state in ("ready", "waiting", "running", "limited", "blocked"):
@@ -166,7 +174,9 @@ def schedules(infos: Iterable[ScheduleInfo], now: float) -> Iterator[Metric]:
         "everpoll_schedule_registered", "1: a live worker registers it; 0: it enqueues nothing.", labels=("schedule",)
     )
     late = GaugeMetricFamily(
-        "everpoll_schedule_lateness_seconds", "How long its next scheduled time has passed.", labels=("schedule",)
+        "everpoll_schedule_lateness_seconds",
+        "How long ago its next scheduled time was; 0: it is not due.",
+        labels=("schedule",),
     )
     for info in itertools.islice(infos, LABELS_LIMIT):
         registered.add_metric((info.name,), info.is_registered)
@@ -178,7 +188,7 @@ def schedules(infos: Iterable[ScheduleInfo], now: float) -> Iterator[Metric]:
 def processes(children: ChildProcesses) -> Iterator[Metric]:
     """Yield metrics of the child processes of this process that run jobs with `run="process"`."""
     yield GaugeMetricFamily("everpoll_process_children_busy", "Child processes that run a job.", children.busy)
-    yield GaugeMetricFamily("everpoll_process_children_limit", "Child processes at most.", children.limit)
+    yield GaugeMetricFamily("everpoll_process_children_limit", "How many child processes there may be.", children.limit)
 
 
 def workers(infos: Iterable[WorkerInfo]) -> Iterator[Metric]:

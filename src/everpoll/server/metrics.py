@@ -36,9 +36,10 @@ logger = logging.getLogger("everpoll.server")
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 STORE_S = 5.0
 READ_S = 2.0
-SET_ASIDE_LIMIT = 1_000
 SET_ASIDE = TaskFilter(state="queued", error=UNKNOWN_JOB)
-"""How many tasks are counted that no worker could run."""
+"""The tasks that wait for a worker that registers their name."""
+SET_ASIDE_LIMIT = 1_000
+"""How many of them are counted."""
 
 
 class MeasuredApp(Protocol):

@@ -1,6 +1,6 @@
 """Problems: every error of the HTTP API as `application/problem+json` (RFC 9457).
 
-    400  no JSON, nested too deep, or a foreign Host         409  a conflict: it has ended, it has not, a key is taken
+    400  no JSON, nested too deep, or a foreign Host         409  the state, or a taken key, does not allow it
     401  no token                                            413  the body has more than 1 MiB
     403  a token that only reads, or a foreign Origin        422  a value that cannot be used; `argument` names it
     404  there is no such thing, or no such path             500  a fault of everpoll's own; its log has the rest

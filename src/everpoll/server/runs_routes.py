@@ -38,9 +38,9 @@ class RunsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     state: TaskState | None = None
     watch: str | None = None
     ended_from: datetime | None = None
-    """Ended at this time or later (only ended runs) …"""
+    """Only runs that ended at this time or later."""
     ended_to: datetime | None = None
-    """… and before this time."""
+    """Only runs that ended before this time."""
     limit: Limit = 50
     """A page has at most 500 runs, even with a higher limit: `after` continues the list."""
     after: After = None

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
-from everpoll.errors import BadInput
+from everpoll.errors import BadInput, EverpollError
 from everpoll.server.beats import BeatTokens
 from everpoll.server.changes import Changes
 from everpoll.server.feed_hub import FeedHub
@@ -73,7 +73,11 @@ class Serving:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._works.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, EverpollError):
+            # The caller gets it as a problem, unless the action took too long for that.
+            logger.warning("a bulk action ended early: %s", error)
+        elif error is not None:
             logger.error("a bulk action failed: %s", error, exc_info=error)
 
     def end_streams(self) -> None:

@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from everpoll.drivers.wake import OnWake
-from everpoll.stores.figures import Figures
+from everpoll.stores.figures import Figure, Figures
 from everpoll.stores.fleet import Beat, Rescued, WorkerCard, WorkerInfo
 from everpoll.stores.flows import Flows
 from everpoll.stores.leases import (
@@ -132,6 +132,9 @@ class HeartbeatConnection(Protocol):
         sent a heartbeat since, it is not declared dead. `overdue`: ids and sequences of tasks of this worker.
         """
         ...
+
+    def publish(self, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
+        """Write figures of this worker, and the loops of its process as JSON. An adopted table stores neither."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -21,7 +21,7 @@ from everpoll.engine.options import WorkerOptions
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, Work, WorkRegistry
 from everpoll.engine.worker import Worker
-from everpoll.errors import BadInput
+from everpoll.errors import BadInput, TableNotFound
 from everpoll.policy import Duration
 from everpoll.stores.contract import Settlement
 from everpoll.tables.mapping import Table
@@ -37,7 +37,7 @@ F = TypeVar("F", bound=Callable[[Row], Any])
 class AdoptedTable:
     """One table of the user's own, with its handler, and its worker while the app runs."""
 
-    def __init__(self, table: Table, source: TableSource[Any], slots: int | Callable[[], int]) -> None:
+    def __init__(self, table: Table, source: TableSource[Any, Any], slots: int | Callable[[], int]) -> None:
         self.table = table
         self.source = source
         # A function where they are the app's: `everpoll run --slots` says how many after the table was adopted.
@@ -147,3 +147,11 @@ class AdoptedTable:
         """Return the settlement of a handler that swallowed its cancellation: failed, as after a timeout."""
         run.error = not_ended(self.table.timeout_s)
         return raised(self.table, run.lease, run.error, self._rng)
+
+
+class AdoptedTables(dict[str, AdoptedTable]):
+    """The adopted tables of an app, by name: `app.tables["orders"]`. An unknown name raises `TableNotFound`."""
+
+    def __missing__(self, name: str) -> AdoptedTable:
+        adopted = ", ".join(sorted(self)[:20]) or "none"
+        raise TableNotFound(f"no table is called {name!r}; adopted: {adopted}")

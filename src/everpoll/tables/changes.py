@@ -41,30 +41,6 @@ HELD_BY = ("worker", "started_at", "heartbeat")
 """What a row that waits does not have."""
 
 
-class Pattern(Struct, frozen=True):
-    """What settlements have in common that one statement can write."""
-
-    status: str
-    is_end: bool
-    retries: int
-    keeps_error: bool
-    has_errors: bool
-    has_delays: bool
-    results: tuple[str, ...]
-
-    @property
-    def is_plain(self) -> bool:
-        """True if all rows of the pattern get the same values."""
-        return not (self.has_errors or self.has_delays or self.results)
-
-
-def pattern_of(write: RowWrite) -> Pattern:
-    """Return the pattern that a settlement has."""
-    has_error, has_delay = write.error is not None, write.delay_s is not None
-    results = tuple(sorted(write.results))
-    return Pattern(write.status, write.is_end, write.retries, write.keeps_error, has_error, has_delay, results)
-
-
 class Changes:
     """The changes of one table. `is_required`: whether a column does not take NULL; then it keeps what it has."""
 
@@ -97,26 +73,27 @@ class Changes:
         """The change that hands a row back."""
         return self._mapped({"status": self._table.queued, **self.emptied})
 
-    def settled(self, pattern: Pattern) -> Change:
-        """Return the change that ends a row, or lets it wait again."""
-        change: Change = {"status": pattern.status}
-        change |= {"finished_at": RuntimeValue.NOW} if pattern.is_end else self.emptied
-        if pattern.retries:
-            change["retries"] = Plus(pattern.retries)
-        if not pattern.keeps_error:
-            change["error"] = RuntimeValue.ERROR if pattern.has_errors else self._no_error
-        if pattern.has_delays:
+    def settled(self, write: RowWrite) -> Change:
+        """Return the change that ends a row, or lets it wait again; the same for all writes of one pattern."""
+        change: Change = {"status": write.status}
+        change |= {"finished_at": RuntimeValue.NOW} if write.is_end else self.emptied
+        if write.retries:
+            change["retries"] = Plus(write.retries)
+        if not write.keeps_error:
+            change["error"] = self._no_error if write.error is None else RuntimeValue.ERROR
+        if write.delay_s is not None:
             change["due_at"] = RuntimeValue.DUE
-        return self._mapped(change | {f"column {name}": RuntimeValue.RESULT for name in pattern.results})
+        return self._mapped(change | {f"column {name}": RuntimeValue.RESULT for name in sorted(write.results)})
 
     @property
     def settled_roles(self) -> list[str]:
         """Every role that some settlement writes."""
-        roles: dict[str, None] = {}
-        for is_end in (True, False):
-            most = Pattern(self._table.queued, is_end, 1, False, True, True, self._table.results)
-            roles |= dict.fromkeys(self.settled(most))
-        return list(roles)
+        results = dict.fromkeys(self._table.results)
+        most = [
+            RowWrite(status="", is_end=is_end, error="", retries=1, delay_s=0, results=results)
+            for is_end in (True, False)
+        ]
+        return list(dict.fromkeys(role for write in most for role in self.settled(write)))
 
     @property
     def _no_error(self) -> str | None:

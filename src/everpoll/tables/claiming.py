@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from everpoll.errors import EverpollError
 from everpoll.stores.contract import LEASE_LIMIT
 from everpoll.tables.claims import Claim
 from everpoll.tables.refusals import Refusals
@@ -50,6 +51,8 @@ class Claiming(ABC):
 
     rounds = 1
     """Looks of one claim, if other workers take what it looked at."""
+    has_rivals = True
+    """Whether other workers may claim a row between the look and the write."""
 
     @abstractmethod
     def is_refusal(self, error: Exception) -> bool:
@@ -101,6 +104,11 @@ async def _claim(database: Claiming, refusals: Refusals, worker: str, most: int,
             seen = [seen[place] for place in sorted(_rng.sample(range(len(seen)), wanted))]
         refused_now = await _take(database, refusals, worker, seen, claimed) if seen else 0
         lost = len(seen) - refused_now - (len(claimed) - before)
+        if lost and not database.has_rivals:
+            got = {one.claim.key for one in claimed} | refusals.known()
+            for key in (row[0] for row in seen if row[0] not in got):
+                refusals.add(key, EverpollError("the change has no effect, as if a trigger ignored it"))
+            break
         missed += lost
         if not lost:
             break

@@ -56,6 +56,14 @@ class Claims:
         return None if claim is None else claim.key
 
 
+def last_claims(claims: Iterable[tuple[int, Claim]]) -> dict[Any, int]:
+    """Return by key the last claim of each row: a row that was claimed anew is not held by its earlier claims."""
+    last: dict[Any, int] = {}
+    for number, claim in claims:
+        last[claim.key] = max(number, last.get(claim.key, 0))
+    return last
+
+
 def by_fence(claims: Iterable[Claim]) -> list[list[Claim]]:
     """Group claims that share worker and start, and so a statement: those of one look."""
     return grouped(claims, lambda claim: (claim.worker, claim.started_at))

@@ -1,11 +1,6 @@
-"""The types of this package that others use: the finding of an inspection, a count of rows, the key of a project."""
-
-from collections.abc import Awaitable, Callable
+"""The types of this package that others use: the finding of an inspection, a count of rows."""
 
 from msgspec import Struct
-
-Token = str | Callable[[], str | Awaitable[str]]
-"""A key, or a function that returns a fresh one: asked again when the last one was refused."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):

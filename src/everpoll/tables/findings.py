@@ -42,7 +42,8 @@ def columns(table: Table, shape: Shape[Column], added: Callable[[str, str], str 
             found.append(Finding(what=f"column {name}", is_fit=False, detail=MISSING, ddl=added(role, name)))
             continue
         problem = _problem(table, shape, role, column)
-        detail = problem or f"{role}: {column.declared or 'no type'}{shape.notes.get(role, '')}"
+        use = "for the handler" if role.startswith("column ") else role
+        detail = problem or f"{use}: {column.declared or 'no type'}{shape.notes.get(role, '')}"
         found.append(Finding(what=f"column {name}", is_fit=problem is None, detail=detail))
     return found
 
@@ -59,6 +60,11 @@ def _problem(table: Table, shape: Shape[Column], role: str, column: Column) -> s
 def absent(detail: str, ddl: Ddl) -> Finding:
     """Say that there is no such table. `detail`: where it was looked for."""
     return Finding(what="table", is_fit=False, detail=detail, ddl=ddl.create_table())
+
+
+def no_table(kind: str) -> Finding:
+    """Say that something else has that name: a view, for instance."""
+    return Finding(what="table", is_fit=False, detail=f"it is a {kind}, whose rows cannot be claimed")
 
 
 def unfit(
@@ -125,7 +131,7 @@ def words_in_use(table: Table, seen: Collection[str], *, has_waiting: bool) -> F
     return judged(
         "words in use",
         is_fit=not unknown or has_waiting,
-        good=f"{known}, or none yet",
+        good=f"{known}; workers leave alone: {shown}" if unknown else f"{known}, or none yet",
         bad=f"no row has {table.queued!r} (queued), and some have {shown}, which the mapping does not know: write "
         "queued=… if that is one that waits",
     )

@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import Beat, Rescued
-from everpoll.tables.claims import Claim, Claims
+from everpoll.stores.figures import Figure
+from everpoll.tables.claims import Claim, Claims, last_claims
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.refusals import Refusals
@@ -88,9 +89,13 @@ class TableHeartbeatConnection:
             back = self._rescued() if may_rescue else []
         for key, status in back:
             logger.warning("%s#%s: its worker was lost; it is %s now", self._table.name, key, status)
+        holding = {number for key, number in last_claims(held.items()).items() if key in ours}
         # A row that was settled meanwhile is not ours either, but it is not lost: its claim is no longer held.
-        gone = tuple(number for number, claim in self._claims.held(held).items() if claim.key not in ours)
+        gone = tuple(number for number in self._claims.held(held) if number not in holding)
         return Beat(is_alive=True, rescued=sum(status == self._table.queued for _, status in back), canceled=gone)
+
+    def publish(self, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
+        """See the contract. A table of the user stores neither."""
 
     def _ours(self, claims: list[Claim]) -> set[Any]:
         refused = self._unbeaten.known()

@@ -7,6 +7,7 @@ raises, or takes too long             queued again    returns Cancel("why")   ca
   … `attempts` times                  failed          stopped by the engine   queued again, no attempt used
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -35,6 +36,17 @@ class RowWrite(Struct, frozen=True, gc=False, kw_only=True):
     delay_s: float | None = None
     """For the column of the due time; None: at once."""
     results: dict[str, Any] = {}
+
+    @property
+    def pattern(self) -> tuple[Hashable, ...]:
+        """What this write must have in common with others to be written by the same statement."""
+        has_error, has_delay = self.error is not None, self.delay_s is not None
+        return (self.status, self.is_end, self.retries, self.keeps_error, has_error, has_delay, *sorted(self.results))
+
+    @property
+    def is_plain(self) -> bool:
+        """True if all writes of its pattern have the same values."""
+        return self.error is None and self.delay_s is None and not self.results
 
 
 def returned(table: Table, lease: Lease, value: Any) -> Settlement:

@@ -51,30 +51,34 @@ class RowState(Struct, frozen=True):
     error: str | None = None
 
 
-class Reader(Generic[S]):
-    """Reads one table. `run` answers no rows to a key that the key's type does not take."""
+class Reader(Struct, Generic[S]):
+    """Reads one table."""
 
-    def __init__(
-        self, statements: TableStatements[S], run: Callable[[S], Awaitable[Sequence[Values]]], now: datetime
-    ) -> None:
-        self._statements = statements
-        self._run = run
-        self.now = now
-        """By the clock that the table's instants are written by."""
+    statements: TableStatements[S]
+    run: Callable[[S], Awaitable[Sequence[Values]]]
+    now: datetime
+    """By the clock that the table's instants are written by."""
+    not_a_key: tuple[type[Exception], ...] = ()
+    """Raised by `run` for a key that the key's type does not take."""
 
     async def count(self, word: str) -> StatusCount:
         """Count the rows with this status."""
-        return self._statements.counted(word, await self._run(self._statements.count(word)))
+        return self.statements.counted(word, await self.run(self.statements.count(word)))
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
         """Return rows whose column for `role` has this value, by roles: instants in UTC, retries as int, else texts."""
-        rows = await self._run(self._statements.select(roles, role, value, limit))
+        try:
+            rows = await self.run(self.statements.select(roles, role, value, limit))
+        except self.not_a_key:
+            return []
         return [{one: self._read(one, value) for one, value in zip(roles, row, strict=True)} for row in rows]
 
     def _read(self, role: str, value: Any) -> Any:
         if value is None or role == "retries":
             return value
-        return self._statements.read_instant(value) if role in INSTANT_ROLES else str(value)
+        if role == "worker":
+            return self.statements.read_worker(str(value))
+        return self.statements.read_instant(value) if role in INSTANT_ROLES else str(value)
 
 
 async def workers(reader: Reader[Any], table: Table) -> list[TableWorker]:

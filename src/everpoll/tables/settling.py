@@ -5,14 +5,13 @@ by itself, for one can write different values at once and another cannot. A row 
 is lost: it is not ours any more, and unchanged.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from everpoll.stores.contract import Ended, Settlement
-from everpoll.tables.changes import Pattern, pattern_of
-from everpoll.tables.claims import Claim
+from everpoll.tables.claims import Claim, last_claims
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import RowWrite, written
 
@@ -23,13 +22,13 @@ class Settled(Struct, frozen=True, gc=False):
     number: int
     claim: Claim
     write: RowWrite
-    pattern: Pattern
+    pattern: Hashable
 
 
 def batch_of(table: Table, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> list[Settled]:
     """Return what is written for those that have a claim. Of two for the same claim the first counts."""
     done = RowWrite(status=table.done, is_end=True)
-    done_pattern = pattern_of(done)
+    done_pattern = done.pattern
     batch: dict[int, Settled] = {}
     for one in settlements:
         claim = claims.get(one.id)
@@ -40,11 +39,11 @@ def batch_of(table: Table, settlements: Sequence[Settlement], claims: Mapping[in
             batch[one.id] = Settled(one.id, claim, done, done_pattern)
         else:
             write = written(table, one)
-            batch[one.id] = Settled(one.id, claim, write, pattern_of(write))
+            batch[one.id] = Settled(one.id, claim, write, write.pattern)
     return list(batch.values())
 
 
-def lost_of(group: Iterable[Settled], changed: Iterable[Any]) -> set[int]:
+def lost_of(group: Sequence[Settled], changed: Iterable[Any]) -> set[int]:
     """Return the numbers of settlements whose rows were not changed. `changed`: the keys of those that were."""
-    kept = set(changed)
-    return {one.number for one in group if one.claim.key not in kept}
+    last = last_claims((one.number, one.claim) for one in group)
+    return {one.number for one in group} - {last[key] for key in changed}

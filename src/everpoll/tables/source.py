@@ -12,13 +12,15 @@ earlier try settled it, or has noted the loss.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from everpoll.drivers.push import PushTask
 from everpoll.drivers.wake import OnWake
+from everpoll.errors import NotRunning
 from everpoll.stores.contract import LEASE_LIMIT, Leased, Settlement, WorkerCard
 from everpoll.tables import overview
 from everpoll.tables.claiming import Found
@@ -37,12 +39,16 @@ from everpoll.tables.shape import Shape
 from everpoll.tables.statements import Values
 
 C = TypeVar("C", bound=Shape[Any])
+W = TypeVar("W")
 
 logger = logging.getLogger("everpoll.tables")
 
 
-class TableSource(ABC, Generic[C]):
-    """An adopted table: a `Source` for the engine, and queries about the table for people."""
+class TableSource(ABC, Generic[C, W]):
+    """An adopted table: a `Source` for the engine, and queries about the table for people.
+
+    `C`: its shape in that database. `W`: what is there while it is open.
+    """
 
     beats_in_loop = False
     _place = ""
@@ -57,6 +63,8 @@ class TableSource(ABC, Generic[C]):
         self._outages = Outages(table)
         self._refusals = Refusals(table.name, "claimed")
         self._workers: dict[int, str] = {}
+        self._opened: W | None = None
+        self._push: PushTask | None = None
 
     @abstractmethod
     async def open(self) -> None:
@@ -110,25 +118,23 @@ class TableSource(ABC, Generic[C]):
         return None
 
     @property
-    @abstractmethod
     def has_push(self) -> bool:
         """See the contract."""
+        return self._push is not None and self._push.has_push
+
+    async def listen(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        assert self._push is not None, "a table is opened before it is listened to"
+        await self._push.add(on_wake)
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        if self._push is not None:
+            await self._push.remove(on_wake)
 
     @abstractmethod
     def _reading(self) -> AbstractAsyncContextManager[Reader[Any]]:
         """Read for people; needs no `open`. Raises `TableUnfit` where the table is not as it is mapped."""
-
-    @abstractmethod
-    async def sign_off(self, incarnation: int) -> None:
-        """See the contract. Hand back what claims without an answer may have brought."""
-
-    @abstractmethod
-    async def listen(self, on_wake: OnWake) -> None:
-        """See the contract."""
-
-    @abstractmethod
-    async def unlisten(self, on_wake: OnWake) -> None:
-        """See the contract."""
 
     @abstractmethod
     async def _look(self, worker: str, most: int) -> Found:
@@ -139,11 +145,20 @@ class TableSource(ABC, Generic[C]):
         """Write the batch; return the ids that were lost."""
 
     @abstractmethod
-    async def _states(self, keys: Sequence[Any]) -> Iterable[Values]:
+    async def _recover(self, worker: str) -> None:
+        """Hand back what claims without an answer may have brought to this worker."""
+
+    @abstractmethod
+    async def _states(self, keys: Sequence[Any]) -> list[Values]:
         """Return the rows with these keys, as they stand: key, status, worker and start."""
 
     @abstractmethod
     def _beats(self) -> Beats[Any]: ...
+
+    def _at_work(self) -> W:
+        if self._opened is None:
+            raise NotRunning(f"table {self.table.name!r} is closed: call open() first")
+        return self._opened
 
     async def counts(self) -> list[StatusCount]:
         """Count the rows of each status of the mapping, up to a limit. Needs no `open`, like the next two methods."""
@@ -164,6 +179,10 @@ class TableSource(ABC, Generic[C]):
         """See the contract. The worker's label is what it writes into its rows."""
         del lease_s
         self._workers[card.incarnation] = card.label
+
+    async def sign_off(self, incarnation: int) -> None:
+        """See the contract."""
+        await self._recover(self._workers.pop(incarnation, ""))
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""

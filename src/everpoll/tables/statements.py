@@ -6,8 +6,10 @@ parameter. The fence of a claimed row stands in every later write: its key, `run
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from everpoll.tables.changes import Change, Changes, Plus, RuntimeValue, Value, queue_order
 from everpoll.tables.claims import Claim
@@ -26,6 +28,14 @@ Values = Sequence[Any]
 COUNT_LIMIT = 10_000
 INSTANT_ROLES = frozenset({"started_at", "finished_at", "heartbeat", "due_at"})
 """Roles of columns that people are shown as instants."""
+
+
+def decoded(value: Any) -> Any:
+    """Decode JSON; what Python cannot read stays as it is: one such row must not keep others from being claimed."""
+    try:
+        return msgspec.json.decode(value) if isinstance(value, (str, bytes)) else value
+    except (msgspec.DecodeError, RecursionError):
+        return value
 
 
 class TableStatements(ABC, Generic[S]):
@@ -69,10 +79,14 @@ class TableStatements(ABC, Generic[S]):
             return StatusCount(status=word, rows=None)
         return StatusCount(status=word, rows=min(found, COUNT_LIMIT), is_capped=found > COUNT_LIMIT)
 
+    def read_worker(self, value: str) -> str:
+        """Read the label of a worker from what its claims have written."""
+        return value
+
     def read_instant(self, value: Any) -> datetime | None:
         """Read an instant from an answer, in UTC."""
         instant: datetime = value
-        return instant
+        return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant  # infinite ones of Postgres have none
 
 
 class Phrases(ABC):

@@ -4,13 +4,13 @@ from typing import Any
 
 from everpoll.drivers.addresses import masked
 from everpoll.drivers.missing_packages import missing_package
+from everpoll.drivers.postgrest.token import Token
 from everpoll.errors import BadInput
-from everpoll.tables.contract import Token
 from everpoll.tables.mapping import Table
 from everpoll.tables.source import TableSource
 
 
-def source_for(url: str, table: Table, token: Token | None = None) -> TableSource[Any]:
+def source_for(url: str, table: Table, token: Token | None = None) -> TableSource[Any, Any]:
     """Return the table at that address. The caller opens it."""
     scheme = url.split(":", 1)[0].lower() if "://" in url else ""
     if scheme in {"postgresql", "postgres"}:

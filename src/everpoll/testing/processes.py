@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from everpoll.stores.contract import Beat, HeartbeatConnection, Leased, Rescued, Settlement, Store
+from everpoll.stores.figures import Figure
 from everpoll.testing.points import Process
 
 WRITES = frozenset(
@@ -79,6 +80,9 @@ class _GatedHeartbeatConnection:
 
     def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         return self._connection.rescue(incarnation, dead, overdue) if self._process.state == "alive" else Rescued()
+
+    def publish(self, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
+        pass
 
     def close(self) -> None:
         self._connection.close()

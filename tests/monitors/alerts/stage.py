@@ -112,6 +112,9 @@ class MortalConnection:
     def rescue(self, *args: Any) -> Rescued:
         return Rescued() if self._store.is_frozen else self._inner.rescue(*args)
 
+    def publish(self, *args: Any) -> None:
+        """It publishes nothing."""
+
     def close(self) -> None:
         """There is no connection."""
 

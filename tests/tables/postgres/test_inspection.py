@@ -43,6 +43,30 @@ async def test_the_trigger_of_the_ddl_is_found_once_the_schema_is_known(postgres
     assert not (await inspected(postgres_stage, mapping))["push"].is_fit
 
 
+async def test_a_key_that_identifies_no_row_is_told_at_the_start(
+    postgres_stage: PostgresStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await postgres_stage.create()
+    await postgres_stage.execute("alter table jobs drop constraint jobs_pkey")
+    async with postgres_stage.claimer():
+        pass
+    assert "rows that share a key are written together" in caplog.text
+
+
+async def test_names_may_look_like_parts_of_a_statement(postgres_stage: PostgresStage) -> None:
+    await postgres_stage.execute("""create table "limit $1" (id int primary key, status text, created_at timestamptz,
+        worker_id text, started_at timestamptz, payload text)""")
+    assert not (await inspected(postgres_stage, postgres_stage.bare("limit $1")))["index"].is_fit
+
+
+async def test_a_view_is_called_a_view(postgres_stage: PostgresStage) -> None:
+    await postgres_stage.create()
+    await postgres_stage.execute("create view waiting as select * from jobs")
+    found = await inspected(postgres_stage, postgres_stage.mapping("waiting"))
+    assert found["table"].detail == "it is a view, whose rows cannot be claimed"
+    assert found["table"].ddl is None
+
+
 @pytest.mark.parametrize(
     ("index", "is_fit"),
     [

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from everpoll.tables import Guard, Table
-from everpoll.tables.changes import pattern_of
 from everpoll.tables.claims import Claim
 from everpoll.tables.outcome import RowWrite
 from everpoll.tables.postgres import PostgresTable
@@ -164,7 +163,7 @@ async def test_a_settlement_reads_its_own_rows_among_all_that_run(million: Postg
         done = RowWrite(status="completed", is_end=True)
         reported = RowWrite(status="completed", is_end=True, results={"report": 1})
         plain, joined = [
-            await explained(million, *statements.settle([Settled(0, one, write, pattern_of(write)) for one in claims]))
+            await explained(million, *statements.settle([Settled(0, one, write, write.pattern) for one in claims]))
             for write in (done, reported)
         ]
         beat = await explained(million, *statements.beats(claims)[0])

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from everpoll.drivers.sqlite.lane import Op
-from everpoll.tables.changes import pattern_of
 from everpoll.tables.claims import Claim
 from everpoll.tables.outcome import RowWrite
 from everpoll.tables.settling import Settled
@@ -166,7 +165,7 @@ async def test_what_runs_all_the_time_goes_through_an_index(sqlite_stage: Sqlite
         done = RowWrite(status="completed", is_end=True, results={"report": 1})
         again = RowWrite(status="queued", is_end=False, keeps_error=True, delay_s=1.0)
         asked = [statements.poll(4), statements.peek(), statements.claim("w", 0, range(4))]
-        ends = [[Settled(0, one, write, pattern_of(write)) for one in claims] for write in (done, again)]
+        ends = [[Settled(0, one, write, write.pattern) for one in claims] for write in (done, again)]
         asked += [statements.settle(group, 0) for group in ends]
         asked += [*statements.beats(claims), *statements.holds(claims), *statements.rescues()]
         asked += [*statements.rescues([(1,)]), *statements.states(range(4))]
@@ -178,7 +177,7 @@ async def test_what_runs_all_the_time_goes_through_an_index(sqlite_stage: Sqlite
 
 def _statements(worker: Claimer) -> Statements:
     assert isinstance(worker.source, SqliteTable)
-    return worker.source._opened()
+    return worker.source._at_work()
 
 
 async def _plan(worker: Claimer, statement: str) -> list[str]:

@@ -99,6 +99,19 @@ async def test_within_one_second_a_row_that_was_taken_back_has_another_fence(sql
         assert await worker.end(last) == set()
 
 
+async def test_claims_in_whole_seconds_are_shown_as_those_of_one_worker(sqlite_stage: SqliteStage) -> None:
+    await sqlite_stage.execute(TABLE.format("integer", ""))
+    await sqlite_stage.queue(1, 2)
+    async with sqlite_stage.claimer() as worker:
+        await worker.take_one()
+        await worker.take_one()
+        found = await worker.source.workers()
+        state = await worker.source.row_state("1")
+    assert [(one.label, one.running) for one in found] == [("worker-1", 2)]
+    assert state is not None
+    assert state.worker == "worker-1"
+
+
 def test_no_two_claims_of_a_process_start_at_the_same_time() -> None:
     starts = Starts()
     given = [starts.next_us() for _ in range(10_000)]

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from everpoll.tables.supabase import SupabaseTable, clock, heartbeat_connection
-from everpoll.tables.supabase.clock import DatabaseClock
+from everpoll.drivers.postgrest import clock
+from everpoll.drivers.postgrest.clock import DatabaseClock
+from everpoll.tables.supabase import SupabaseTable, heartbeat_connection
 from servers.postgrest import token
 from tables.postgrest_stage import PostgRestStage
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everpoll.tables.supabase.filters import URL_LIMIT, chunks, column, one_of, quoted
+from everpoll.drivers.postgrest.filters import URL_LIMIT, chunks, column, one_of, quoted
 from servers.supabase import Gateway
 from tables.postgrest_stage import PostgRestStage
 from tables.stages import JOBS, keys

@@ -11,10 +11,11 @@ import asyncpg
 import pytest
 from aiohttp import web
 
+from everpoll.drivers.postgrest import http
 from everpoll.errors import BadInput, EverpollError, StoreUnavailable, TableUnfit
 from everpoll.stores.contract import Ended, encode
 from everpoll.tables import Row
-from everpoll.tables.supabase import SupabaseTable, http
+from everpoll.tables.supabase import SupabaseTable
 from servers.postgres import cluster
 from servers.postgrest import ROLES, PostgRest, token
 from servers.supabase import Gateway
@@ -166,6 +167,7 @@ async def test_rows_of_a_claim_whose_answer_got_lost_are_found_again(
 ) -> None:
     """The table says that this worker has them; without this no worker would run them until they are stale, or ever."""
     await postgrest_stage.create()
+    await postgrest_stage.execute("alter table jobs alter started_at type timestamptz(3)")
     await postgrest_stage.queue(1, 2, 3)
     async with postgrest_stage.claimer(postgrest_stage.mapping(guard=guard)) as worker:
         setattr(gateway, how, lambda request: request.method in {"PATCH", "POST"})

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from everpoll.drivers.postgrest import realtime
 from everpoll.drivers.wake import NOW, Wake
 from everpoll.policy import Backoff
 from everpoll.tables import Row
@@ -21,7 +22,7 @@ QUICK = Backoff("10ms", factor=1, cap="10ms", jitter=0)
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "RETRY", QUICK)
-    monkeypatch.setattr(push, "JOIN_S", 2.0)
+    monkeypatch.setattr(realtime, "JOIN_S", 2.0)
 
 
 class Listening:
@@ -76,7 +77,7 @@ async def test_push_is_believed_only_when_the_subscription_is_confirmed(
     postgrest_stage: PostgRestStage, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A join that is answered is not enough: the database may not tell of this table at all."""
-    monkeypatch.setattr(push, "JOIN_S", 0.2)
+    monkeypatch.setattr(realtime, "JOIN_S", 0.2)
     gateway.realtime.confirms = False
     async with listening(postgrest_stage) as listener:
         assert len(gateway.realtime.joins) >= 1
@@ -108,7 +109,7 @@ async def test_a_subscription_that_the_server_ends_is_made_anew(
 async def test_a_connection_that_only_looks_alive_is_found_out(
     postgrest_stage: PostgRestStage, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push, "BEAT_S", 0.05)
+    monkeypatch.setattr(realtime, "BEAT_S", 0.05)
     async with listening(postgrest_stage) as listener:
         await listener.until(lambda _: gateway.realtime.beats >= 3)
         assert len(gateway.realtime.joins) == 1

@@ -37,7 +37,7 @@ DETAILED = 100
 """How many pending notices keep their texts; a message lists fewer."""
 IDLE_S = 3_600.0
 RETRY = Backoff("10s", factor=2, cap="15m", jitter=0.1)
-INTERRUPTED = "its worker was lost, or stopped, in the middle"
+INTERRUPTED = "its worker was lost or stopped while it was being sent"
 
 
 class Try(Struct, frozen=True, kw_only=True):

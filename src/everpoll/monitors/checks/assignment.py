@@ -27,9 +27,9 @@ class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     asks: int = 0
     """How often callers asked for a look: a count, because the clocks of callers and of the store differ."""
     beats: int = 0
-    """How many heartbeats came …"""
+    """How many heartbeats have come."""
     beat_status: Status = Status.UP
-    """… and the status in the last one."""
+    """The status in the last heartbeat."""
     muted_until: float | None = None
     paused: ServicePause | None = None
     """The pause of the service: since when, why and by which actor; None: it is not paused."""

@@ -21,9 +21,8 @@ from everpoll.monitors.events import ServiceEvent
 from everpoll.stores.contract import Store
 
 GATHER_S = 0.03
-"""If more looks are due than slots are free, settlements wait up to this long, so that they share a statement: on
-
-Postgres, a look takes 46 us in the server with 0.03, and 60 us with 0.01."""
+"""If more looks are due than slots are free, settlements wait up to this long, so that they share a statement. On
+Postgres a look takes 46 us in the server with 0.03, and 60 us with 0.01."""
 GATHERED_PER_S = 15_000
 """The waiting time is short enough for this many looks a second: three times what one core makes."""
 

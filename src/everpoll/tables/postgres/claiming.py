@@ -78,7 +78,7 @@ class PostgresClaiming(Claiming):
 
     def __init__(self, lane: Lane, statements: Statements) -> None:
         self._lane = lane
-        self._statements = statements
+        self.statements = statements
         self._table = statements.table
 
     def is_refusal(self, error: Exception) -> bool:
@@ -89,16 +89,16 @@ class PostgresClaiming(Claiming):
         """See `Claiming`."""
         if self._table.guard != "skip_locked":
             return None
-        return self._claimed(worker, await self._lane.rows(self._statements.claim, worker, most))
+        return self._claimed(worker, await self._lane.rows(self.statements.claim, worker, most))
 
     async def look(self, most: int) -> list[Values]:
         """See `Claiming`."""
-        return await self._lane.rows(self._statements.poll, most)
+        return await self._lane.rows(self.statements.poll, most)
 
     async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
         """See `Claiming`."""
         columns = [[row[number] for row in rows] for number in range(len(rows[0]))]
-        return self._claimed(worker, await self._lane.rows(self._statements.claim_seen, worker, *columns))
+        return self._claimed(worker, await self._lane.rows(self.statements.claim_seen, worker, *columns))
 
     def _claimed(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
         claimed: list[Claimed] = []
@@ -107,19 +107,19 @@ class PostgresClaiming(Claiming):
             # One object for all that is equal: settling groups by it.
             if row[1] != started_at:
                 started_at = row[1]
-            claimed.append(Claimed(Claim(row[0], worker, started_at), row[2] + 1, self._statements.read(row[3:])))
+            claimed.append(Claimed(Claim(row[0], worker, started_at), row[2] + 1, self.statements.read(row[3:])))
         return claimed
 
     async def waits(self) -> tuple[bool, float | None]:
         """See `Claiming`."""
         if self._table.guard != "skip_locked" and self._table.due_at is None:
             return False, None
-        is_due, next_due_s = await self._lane.row(self._statements.waits)
+        is_due, next_due_s = await self._lane.row(self.statements.waits)
         return is_due, None if next_due_s is None else max(0.0, next_due_s)
 
     async def recover(self, worker: str, held: Iterable[Claim]) -> None:
         """Hand back this worker's rows whose claim was never answered. `held`: the claims that were answered."""
         try:
-            await self._lane.rows(*self._statements.recover(worker, held))
+            await self._lane.rows(*self.statements.recover(worker, held))
         except REFUSED as error:
             logger.warning("table %s: what was claimed unknowingly is left to the rescue: %s", self._table.name, error)

@@ -18,7 +18,7 @@ from everpoll.tables.postgres.statements import Statements
 # Of a table with few rows the planner reads all of them, rightly. To see whether the index would serve a large one, the
 # other ways are made expensive, in a transaction of our own.
 NUDGES = "set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_sort = off"
-LIKELY_BATCH = 50
+LIKELY_BATCH = "50"
 STARTS_WITH = """select x.indpred is not null, a.attname from pg_index x join pg_class c on c.oid = x.indexrelid
     left join pg_attribute a on a.attrelid = x.indrelid and a.attnum = x.indkey[0]
     where x.indrelid = $1::bigint::oid and c.relname = $2"""
@@ -60,14 +60,14 @@ async def words_in_use(lane: Lane, statements: Statements) -> tuple[set[str], Fi
 async def key(lane: Lane, table: Table, relation: Relation) -> Finding:
     """Judge the key column: rows are written by their key."""
     is_unique = await lane.value(UNIQUE, relation.oid, table.key) is not None
-    bad = "has no unique index of its own: every write about a row searches for it"
+    bad = "has no unique index of its own: writes search for their row, and rows that share a key are written together"
     return judged("key", is_fit=is_unique, good="unique", bad=bad)
 
 
 async def index(lane: Lane, statements: Statements) -> Finding:
     """Find out whether the poll query reads waiting rows from an index, in order."""
     table, relation = statements.table, statements.relation
-    sql = statements.poll.replace("limit $1", f"limit {LIKELY_BATCH}")
+    sql = statements.poll_of(LIKELY_BATCH)
 
     async def explained(connection: Connection) -> tuple[str | None, str | None]:
         now = await _used(connection, relation, table, sql)

@@ -14,7 +14,7 @@ from everpoll.tables.settling import Settled, lost_of
 
 async def settle(lane: Lane, statements: Statements, batch: Sequence[Settled]) -> set[int]:
     """Write the batch; return the numbers of the claims that were lost."""
-    groups = grouped(batch, lambda one: (one.pattern, one.claim.started_at if one.pattern.is_plain else None))
+    groups = grouped(batch, lambda one: (one.pattern, one.claim.started_at if one.write.is_plain else None))
 
     async def write(connection: Connection) -> set[int]:
         lost: set[int] = set()

@@ -34,8 +34,7 @@ where a.attrelid = $1::bigint::oid and a.attnum > 0"""
 CHECKS = """select c.conname, pg_get_expr(c.conbin, c.conrelid) as expression from pg_constraint c
     join pg_attribute a on a.attrelid = c.conrelid and array[a.attnum] = c.conkey
     where c.conrelid = $1::bigint::oid and c.contype = 'c' and a.attname = $2"""
-TABLE_KINDS = ("r", "p")
-
+KINDS = {"r": "table", "p": "table", "v": "view", "m": "materialized view", "f": "foreign table"}
 
 INSTANT_TYPES = ("timestamptz", "timestamp")
 INTEGER_TYPES = ("int2", "int4", "int8", "numeric")
@@ -57,6 +56,8 @@ class Relation(Shape[PostgresColumn], frozen=True, kw_only=True):
     """The table as it is."""
 
     oid: int
+    kind: str
+    """`table`, `view`, …"""
     schema: str
     name: str
     has_parts: bool
@@ -71,7 +72,7 @@ class Relation(Shape[PostgresColumn], frozen=True, kw_only=True):
 async def read(connection: Connection, table: Table) -> Relation | None:
     """Read the table's columns; None: there is no table of that name."""
     found = await connection.fetchrow(RELATION, ".".join(map(identifier, table.parts)))
-    if found is None or found["relkind"] not in TABLE_KINDS:
+    if found is None or found["relkind"] not in KINDS:
         return None
     columns = {row["name"]: _column(row) for row in await connection.fetch(COLUMNS, found["oid"])}
     flaws = {}
@@ -87,6 +88,7 @@ async def read(connection: Connection, table: Table) -> Relation | None:
         columns=columns,
         flaws=flaws,
         oid=found["oid"],
+        kind=KINDS[found["relkind"]],
         schema=found["nspname"],
         name=found["relname"],
         has_parts=found["relhassubclass"],

@@ -16,19 +16,17 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import asyncpg
-from msgspec import Struct
 
 from everpoll.drivers.postgres.address import read_address
 from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.connector import Connection, Connector
 from everpoll.drivers.postgres.lane import Lane
-from everpoll.drivers.wake import OnWake
 from everpoll.errors import BadInput, EverpollError, SchemaOutdated, StoreUnavailable, TableUnfit
 from everpoll.stores.contract import WorkerCard
 from everpoll.tables.claiming import Found, claim_rows
 from everpoll.tables.contract import Finding
 from everpoll.tables.ddl import Ddl
-from everpoll.tables.findings import absent, columns
+from everpoll.tables.findings import absent, columns, no_table
 from everpoll.tables.mapping import Table
 from everpoll.tables.overview import Reader
 from everpoll.tables.postgres import findings, shape
@@ -51,15 +49,7 @@ LANES = 3
 IS_READ_COMMITTED = "select current_setting('default_transaction_isolation') = 'read committed'"
 
 
-class Opened(Struct):
-    """What there is once the columns are known."""
-
-    statements: Statements
-    claiming: PostgresClaiming
-    push: Push
-
-
-class PostgresTable(TableSource[Relation]):
+class PostgresTable(TableSource[Relation, PostgresClaiming]):
     """One table of one database, for one worker."""
 
     def __init__(self, url: str, table: Table) -> None:
@@ -73,12 +63,7 @@ class PostgresTable(TableSource[Relation]):
         self._taking = Lane(connections, first + 1, is_busy=True, on_connect=self._doubts.connected)
         self._catalog_lane = Lane(connections, first + 2, is_slow=True)
         self._heartbeats = connections.heartbeats()
-        self._opened: Opened | None = None
-
-    @property
-    def has_push(self) -> bool:
-        """See the contract."""
-        return self._opened is not None and self._opened.push.has_push
+        self._push: Push | None = None
 
     async def open(self) -> None:
         """See the contract."""
@@ -86,8 +71,11 @@ class PostgresTable(TableSource[Relation]):
         statements = Statements(self.table, relation)
         await lane.call(lambda connection: findings.check_rights(connection, self.table, relation))
         self._warn_if_foreign(*await findings.words_in_use(lane, statements))
-        claiming, push = PostgresClaiming(self._taking, statements), Push(self._connections, lane, relation)
-        self._opened = Opened(statements, claiming, push)
+        key = await findings.key(lane, self.table, relation)
+        if not key.is_fit:
+            logger.warning("table %s: its key, %s, %s", self.table.name, self.table.key, key.detail)
+        self._push = Push(self._connections, lane, relation)
+        self._opened = PostgresClaiming(self._taking, statements)
 
     async def _examined(self) -> tuple[Relation | None, list[Finding]]:
         async def look(connection: Connection) -> Relation | None:
@@ -100,6 +88,8 @@ class PostgresTable(TableSource[Relation]):
         if relation is None:
             where = "in this database, or not in its search_path: write its name with its schema"
             return None, [absent(f"there is no such table {where}", ddl)]
+        if relation.kind != "table":
+            return relation, [no_table(relation.kind)]
         return relation, columns(self.table, relation, ddl.add_column)
 
     async def _further(self, shape: Relation) -> list[Finding]:
@@ -120,23 +110,18 @@ class PostgresTable(TableSource[Relation]):
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[Reader[Sql]]:
-        async def run(sql: Sql) -> list[Values]:
-            try:
-                return await self._catalog_lane.rows(*sql)
-            except (asyncpg.DataError, BadInput):
-                return []
-
-        statements = Statements(self.table, await self._fit())
-        yield Reader(statements, run, await self._catalog_lane.value("select now()"))
+        lane, statements = self._catalog_lane, Statements(self.table, await self._fit())
+        now = await lane.value("select now()")
+        yield Reader(statements, lambda sql: lane.rows(*sql), now, not_a_key=(asyncpg.DataError, BadInput))
 
     async def _ask_for_room(self) -> None:
-        if self._opened is not None:
-            await self._opened.push.ask_for_room()
+        if self._push is not None:
+            await self._push.ask_for_room()
 
     async def close(self) -> None:
         """See the contract."""
-        if self._opened is not None:
-            await self._opened.push.close()
+        if self._push is not None:
+            await self._push.close()
         await self._connections.close()
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
@@ -153,18 +138,16 @@ class PostgresTable(TableSource[Relation]):
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
-        worker = self._workers.pop(incarnation, "")
-        if self._doubts.are_left:
-            try:
-                await self._recover(worker)
-            except TableUnfit as error:
-                logger.warning("%s; what this worker may have claimed without knowing stays as it is", error)
+        try:
+            await super().sign_off(incarnation)
+        except TableUnfit as error:
+            logger.warning("%s; what this worker may have claimed without knowing stays as it is", error)
 
     async def _look(self, worker: str, most: int) -> Found:
         if self._doubts.are_due():
             await self._recover(worker)
         try:
-            return await self._as_unfit(claim_rows(self._at_work().claiming, self._refusals, worker, most, []))
+            return await self._as_unfit(claim_rows(self._at_work(), self._refusals, worker, most, []))
         except REFUSED:
             raise  # it has changed nothing
         except BaseException as error:
@@ -174,27 +157,20 @@ class PostgresTable(TableSource[Relation]):
             raise
 
     async def _recover(self, worker: str) -> None:
-        await self._as_unfit(self._at_work().claiming.recover(worker, self._claims.all().values()))
-        self._doubts.settled()
+        if self._doubts.are_left:
+            await self._as_unfit(self._at_work().recover(worker, self._claims.all().values()))
+            self._doubts.settled()
 
     async def _settle(self, batch: Sequence[Settled]) -> set[int]:
         lost = await self._as_unfit(settle(self._settlements, self._at_work().statements, batch))
-        if any(not one.write.is_end for one in batch):
+        if self._push is not None and any(not one.write.is_end for one in batch):
             # There is something to do now, or the next due time has changed.
-            self._at_work().push.wake()
+            self._push.wake()
         return lost
 
     async def _states(self, keys: Sequence[Any]) -> list[Values]:
         [sql] = self._at_work().statements.states(keys)
         return await self._as_unfit(self._settlements.rows(*sql))
-
-    async def listen(self, on_wake: OnWake) -> None:
-        """See the contract."""
-        await self._at_work().push.add(on_wake)
-
-    async def unlisten(self, on_wake: OnWake) -> None:
-        """See the contract."""
-        await self._at_work().push.remove(on_wake)
 
     async def back_off(self, delay_s: float) -> None:
         """See the contract."""
@@ -202,10 +178,6 @@ class PostgresTable(TableSource[Relation]):
 
     def _beats(self) -> PostgresBeats:
         return PostgresBeats(self._at_work().statements, self._heartbeats)
-
-    def _at_work(self) -> Opened:
-        assert self._opened is not None, "a table is opened before it is used"
-        return self._opened
 
     async def _as_unfit(self, asked: Awaitable[T]) -> T:
         """Raise `TableUnfit` for what the user's table lacks: `everpoll migrate` cannot add it."""

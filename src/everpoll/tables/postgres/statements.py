@@ -7,27 +7,27 @@ meanwhile has moved to a place that the statement cannot see; the next statement
 places, so in a partitioned table rows are found by keys.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
 from everpoll.stores.contract import encode
-from everpoll.tables.changes import Pattern, RuntimeValue, queue_order
+from everpoll.tables.changes import RuntimeValue, queue_order
 from everpoll.tables.claims import Claim
 from everpoll.tables.heartbeat_connection import RESCUE_LIMIT
 from everpoll.tables.mapping import COMPARED, Table
+from everpoll.tables.outcome import RowWrite
 from everpoll.tables.postgres.ddl import priority_order
 from everpoll.tables.postgres.shape import PostgresColumn, Relation
 from everpoll.tables.settling import Settled
 from everpoll.tables.sql_names import identifier, literal
-from everpoll.tables.statements import COUNT_LIMIT, INSTANT_ROLES, Phrases, TableStatements, Values
+from everpoll.tables.statements import COUNT_LIMIT, INSTANT_ROLES, Phrases, TableStatements, Values, decoded
 
 PLAIN_KEYS = {"int2": "int2", "int4": "int4", "int8": "int8", "uuid": "uuid", "text": "text", "varchar": "text"}
 """Types that the driver sends in arrays without asking the server; keys of any other type travel as texts."""
 SECOND = "interval '1 second'"
 LOCKED = "for update of t skip locked"
+CALENDAR_TYPES = ("date", "timestamp", "timestamptz")
 
 
 Sql = tuple[Any, ...]
@@ -49,7 +49,7 @@ class Statements(Phrases, TableStatements[Sql]):
         self._place = self.key if relation.has_parts else "t.ctid"
         self._worker_type = f"text::{self.column_of('worker').type}"
         self._downwards = priority_order(table, relation)
-        self._settlements: dict[Pattern, str] = {}
+        self._settlements: dict[Hashable, str] = {}
         self._json = [name for name in table.columns if relation.columns[name].base in {"json", "jsonb"}]
 
     def column_of(self, role: str) -> PostgresColumn:
@@ -121,11 +121,15 @@ class Statements(Phrases, TableStatements[Sql]):
 
     @cached_property
     def poll(self) -> str:
-        """Looks for waiting rows, $1 how many. The index serves this query."""
+        """Looks for waiting rows, $1 how many."""
+        return self.poll_of("$1")
+
+    def poll_of(self, limit: str) -> str:
+        """Return the look for so many rows. The index serves this query."""
         seen = COMPARED.get(self.table.guard)
         outputs = self.key_out if seen is None else f"{self.key_out}, {self._seen(seen)} as v"
         order = self.ordered(self._downwards)
-        return f"select {outputs} from {self.name} where {self.is_ready} order by {order} limit $1"
+        return f"select {outputs} from {self.name} where {self.is_ready} order by {order} limit {limit}"
 
     @cached_property
     def claim_seen(self) -> str:
@@ -158,14 +162,17 @@ class Statements(Phrases, TableStatements[Sql]):
         """Return the values of a claimed row for its handler; JSON is decoded."""
         read = dict(zip(self.table.columns, values, strict=True))
         for name in self._json:
-            if read[name] is not None:
-                read[name] = msgspec.json.decode(read[name])
+            read[name] = decoded(read[name])
         return read
 
     def _output(self, name: str) -> str:
+        column, value = self.relation.columns[name], self.named(name)
+        if column.base in CALENDAR_TYPES:
+            return _in_calendar(value)
+        if column.base == "time":  # Python has no 24:00
+            return f"case when {value} = '24:00' then '23:59:59.999999' else {value} end"
         # The driver would ask the server about an enum's type first.
-        is_enum = self.relation.columns[name].category == "E"
-        return f"{self.named(name)}::text" if is_enum else self.named(name)
+        return f"{value}::text" if column.category == "E" else value
 
     @cached_property
     def waits(self) -> str:
@@ -174,8 +181,10 @@ class Statements(Phrases, TableStatements[Sql]):
         if self.table.due_at is None:
             return f"select {is_there}, null::float8"
         due = self.instant("due_at")
+        # Older servers cannot subtract from infinity.
+        next_due = f"least(min({due}), now() + interval '1000 years')"
         return (
-            f"select {is_there}, (select extract(epoch from min({due}) - now())::float8 from {self.name} "
+            f"select {is_there}, (select extract(epoch from {next_due} - now())::float8 from {self.name} "
             f"where {self.has_status(self.table.queued)} and {due} > now())"
         )
 
@@ -196,32 +205,32 @@ class Statements(Phrases, TableStatements[Sql]):
 
         The answer is empty if all rows were changed, which is nearly always so; else it has the keys that were changed.
         """
-        pattern, first = group[0].pattern, group[0].claim
+        pattern, write, first = group[0].pattern, group[0].write, group[0].claim
         if pattern not in self._settlements:
-            self._settlements[pattern] = self._settle(pattern)
+            self._settlements[pattern] = self._settle(write)
         text, keys = self._settlements[pattern], [one.claim.key for one in group]
-        if pattern.is_plain:
+        if write.is_plain:
             return text, keys, first.started_at, first.worker
         starts = [one.claim.started_at for one in group]
         errors, delays = [one.write.error for one in group], [one.write.delay_s for one in group]
         return text, keys, starts, first.worker, errors, delays, [encode(one.write.results) for one in group]
 
-    def _settle(self, pattern: Pattern) -> str:
+    def _settle(self, write: RowWrite) -> str:
         """Return the text of a settlement. Parameters: $1 keys, $2 start, $3 worker.
 
         Where rows differ, $2 has a start for each, $4 errors, $5 delays, $6 results. A plain settlement, the ordinary
         end of a batch whose rows share one start, needs no join.
         """
         start = self.at("started_at")
-        if pattern.is_plain:
+        if write.is_plain:
             which = f"where {self.key} = any($1::{self._keys_in}) and {start} = $2::{self._start_type}"
         else:
             rows = self._held(", $4::text[], $5::float8[], $6::text[]", ", e, d, j")
-            if pattern.results:
-                fields = ", ".join(f"{identifier(name)} {self._field(name)}" for name in pattern.results)
+            if write.results:
+                fields = ", ".join(f"{identifier(name)} {self._field(name)}" for name in sorted(write.results))
                 rows += f" cross join lateral json_to_record(u.j::json) as j ({fields})"
             which = f"from {rows} where {self.key} = u.k and {start} = u.s"
-        update = f"update {self.name} set {self.sets(self.changes.settled(pattern))} {which} and {self._is_ours('$3')}"
+        update = f"update {self.name} set {self.sets(self.changes.settled(write))} {which} and {self._is_ours('$3')}"
         return (
             f"with changed as ({update} returning {self.key_out}) select "
             "case when count(*) < cardinality($1) then coalesce(array_agg(k), '{}') end from changed"
@@ -307,5 +316,14 @@ class Statements(Phrases, TableStatements[Sql]):
 
     def _typed(self, role: str) -> str:
         if role in INSTANT_ROLES:
-            return self.instant(role)
+            return _in_calendar(self.instant(role))
         return f"{self.at(role)}::int8" if role == "retries" else self.text(role)
+
+
+def _in_calendar(value: str) -> str:
+    """Read what is outside of Python's calendar as infinite, which the driver reads as its first or last instant.
+
+    It raises for anything else, and the claim of a whole batch would be committed without an answer.
+    """
+    before, after = f"{value} < '0001-01-02'", f"{value} > '9999-12-30'"
+    return f"case when {before} then '-infinity' when {after} then 'infinity' else {value} end"

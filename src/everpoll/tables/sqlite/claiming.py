@@ -8,6 +8,7 @@ away, the caller was canceled) is a doubt: if it was committed, the next look fi
 recognizes by their start.
 """
 
+import math
 import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -19,12 +20,17 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.tables.claiming import Claimed, Claiming, Found
 from everpoll.tables.claims import Claim
 from everpoll.tables.sqlite.instants import Kind, Starts, now_us, read_us, stored
+from everpoll.tables.sqlite.settling import read_rows
 from everpoll.tables.sqlite.statements import Statements
 from everpoll.tables.statements import Values
 
 
 class SqliteClaiming(Claiming):
     """One claim, in a transaction. `begun`: gets what may have been claimed, without keys."""
+
+    has_rivals = False
+    tried: Sequence[Values] = ()
+    """The rows that it last wanted to claim."""
 
     def __init__(self, con: Connection, statements: Statements, starts: Starts, begun: list[Claim]) -> None:
         self._con = con
@@ -33,16 +39,16 @@ class SqliteClaiming(Claiming):
         self._begun = begun
 
     def is_refusal(self, error: Exception) -> bool:
-        """See `Claiming`."""
-        return is_refusal(self._con, error)
+        """See `Claiming`. Where a trigger has ended the whole transaction, nothing more can be tried in it."""
+        return isinstance(error, sqlite3.IntegrityError) and self._con.in_transaction
 
     async def look(self, most: int) -> list[Values]:
         """See `Claiming`."""
-        return self._con.execute(*self._statements.poll(most)).fetchall()
+        return read_rows(self._con, self._statements.poll(most))
 
     async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
         """See `Claiming`."""
-        start_us = self._starts.next_us()
+        self.tried, start_us = rows, self._starts.next_us()
         kind = self._statements.kinds["started_at"]
         # In whole seconds two claims of a row may have the same start: then the name must differ.
         name = f"{worker}:{secrets.token_hex(4)}" if kind is Kind.WHOLE else worker
@@ -60,18 +66,13 @@ class SqliteClaiming(Claiming):
     def _claimed(self, whole: Claim, row: Values) -> Claimed:
         key, *values = row
         retries = 0 if self._statements.table.retries is None else values.pop(0)
-        return Claimed(replace(whole, key=key), int(retries or 0) + 1, self._statements.read(values))
+        # A column of numbers may hold a text all the same; SQLite itself counts on from 0 then.
+        failed = int(retries) if isinstance(retries, (int, float)) and math.isfinite(retries) else 0
+        return Claimed(replace(whole, key=key), failed + 1, self._statements.read(values))
 
     async def waits(self) -> tuple[bool, float | None]:
         """See `Claiming`. In a transaction no row is locked by others: one that is due was refused."""
         return False, until_s(peeked(self._con, self._statements)[1])
-
-
-def is_refusal(con: Connection, error: Exception) -> bool:
-    """Return True if the table refuses a row. A trigger may end the whole transaction; then nothing more can be tried
-    in it.
-    """
-    return isinstance(error, sqlite3.IntegrityError) and con.in_transaction
 
 
 def peek(con: Connection, statements: Statements) -> Found | None:

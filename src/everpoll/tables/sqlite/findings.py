@@ -20,6 +20,7 @@ from everpoll.tables.contract import Finding
 from everpoll.tables.findings import SAMPLE
 from everpoll.tables.mapping import Table
 from everpoll.tables.sqlite.ddl import ddl_of
+from everpoll.tables.sqlite.settling import read_rows
 from everpoll.tables.sqlite.shape import FileShape, lowered, read_shape
 from everpoll.tables.sqlite.statements import Statements, named
 
@@ -46,7 +47,7 @@ def _findings(con: Connection, table: Table, shape: FileShape | None) -> Iterato
         yield findings.absent(f"there is no such table in {con.path}", ddl_of(table, None))
         return
     if shape.kind != "table":
-        yield Finding(what="table", is_fit=False, detail=f"it is a {shape.kind}, whose rows cannot be claimed")
+        yield findings.no_table(shape.kind)
         return
     columns = findings.columns(table, shape, ddl_of(table, shape).add_column)
     yield from columns
@@ -107,7 +108,7 @@ def seen_words(con: Connection, statements: Statements) -> set[str]:
     """Return the statuses of a sample of the table's rows."""
     status = statements.at("status")
     sql = f"select distinct {status} from (select {status} from {statements.name} limit {SAMPLE})"
-    return {str(one) for (one,) in con.execute(sql) if one is not None}
+    return {str(one) for (one,) in read_rows(con, (sql, {})) if one is not None}
 
 
 def _allowed_words(con: Connection, table: Table, shape: FileShape) -> Finding:

@@ -6,6 +6,7 @@ Every beat takes the write lock, even with nothing to write, which costs next to
 the lock would not notice that another program holds it, and would declare silent workers dead.
 """
 
+import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -13,7 +14,6 @@ from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.own_connection import OwnConnection
 from everpoll.tables.heartbeat_connection import Beats
-from everpoll.tables.sqlite.claiming import is_refusal
 from everpoll.tables.sqlite.statements import Sql, Statements
 from everpoll.tables.statements import Values
 
@@ -24,6 +24,7 @@ class SqliteBeats(Beats[Sql]):
     def __init__(self, statements: Statements, address: SqliteAddress, patience_s: float) -> None:
         super().__init__(statements)
         self._connection = OwnConnection(address, patience_s)
+        self._patience_s = patience_s
         self._con: Connection
 
     @contextmanager
@@ -34,11 +35,16 @@ class SqliteBeats(Beats[Sql]):
 
     def is_refusal(self, error: Exception) -> bool:
         """See `Beats`."""
-        return is_refusal(self._con, error)
+        return isinstance(error, sqlite3.IntegrityError)
 
     def run(self, statements: Iterable[Sql]) -> list[Values]:
-        """See `Beats`."""
-        return [row for sql in statements for row in self._con.execute(*sql).fetchall()]
+        """See `Beats`. A trigger may end the transaction; what the beat wrote before is left to the next one."""
+        try:
+            return [row for sql in statements for row in self._con.execute(*sql).fetchall()]
+        except sqlite3.IntegrityError:
+            if not self._con.in_transaction:
+                self._con.begin(self._patience_s)
+            raise
 
     def close(self) -> None:
         """See `Beats`."""

@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from everpoll.drivers.calendar import FIRST_INSTANT, LAST_INSTANT
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND_US = 1_000_000
 LONGEST_S = 31_536_000_000.0
@@ -54,6 +56,14 @@ def now_us() -> int:
 def later_us(instant_us: int, delay_s: float) -> int:
     """Add a delay to an instant, at most a thousand years."""
     return instant_us + round(min(max(delay_s, 0.0), LONGEST_S) * SECOND_US)
+
+
+def instant_of(instant_us: int) -> datetime:
+    """Return an instant for people; one outside of Python's calendar as its first or last, as of milliseconds."""
+    try:
+        return EPOCH + timedelta(microseconds=instant_us)
+    except OverflowError:
+        return LAST_INSTANT if instant_us > 0 else FIRST_INSTANT
 
 
 def stored(kind: Kind, instant_us: int, *, up: bool = False) -> str | float | int:

@@ -14,6 +14,7 @@ Never: creates a file or a table; blocks the event loop on the file.
 import asyncio
 import itertools
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -31,13 +32,11 @@ from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable
 from everpoll.policy import shown
 from everpoll.stores.contract import Settlement, WorkerCard
-from everpoll.tables.changes import pattern_of
 from everpoll.tables.claiming import Found, claim_rows, run_now
 from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding
 from everpoll.tables.ddl import Ddl
 from everpoll.tables.mapping import Table
-from everpoll.tables.outcome import RowWrite
 from everpoll.tables.overview import Reader
 from everpoll.tables.settling import Settled
 from everpoll.tables.source import TableSource
@@ -71,7 +70,7 @@ class TableListeners(FileListeners):
             super().wake(wake)
 
 
-class SqliteTable(TableSource[FileShape]):
+class SqliteTable(TableSource[FileShape, Statements]):
     """One table of the user's own."""
 
     def __init__(self, url: str, table: Table, *, patience_s: float = PATIENCE_S) -> None:
@@ -88,7 +87,6 @@ class SqliteTable(TableSource[FileShape]):
         self._patience_s = patience_s
         self._settling: set[int] = set()
         self._starts = Starts()
-        self._statements: Statements | None = None
         self._has_found = False
         self._next_due: object = None
         self._doubts: list[list[Claim]] = []
@@ -100,7 +98,7 @@ class SqliteTable(TableSource[FileShape]):
         await asyncio.to_thread(self._prepare, statements)
         if self._file.writer is not None:
             return
-        self._statements = statements
+        self._opened = statements
         name = f"everpoll-table {self._address.path.name} {self.table.name}"
         self._file.start(Writer(name, self._address, self._patience_s, self._check, self._file_listeners, self._taken))
 
@@ -129,7 +127,7 @@ class SqliteTable(TableSource[FileShape]):
     async def _reading(self) -> AsyncIterator[Reader[Sql]]:
         def read(sql: Sql) -> list[Values]:
             with brief_connection(self._address, self._patience_s) as con:
-                return settling.answered(con, sql)
+                return settling.read_rows(con, sql)
 
         statements = Statements(self.table, await self._fit())
         yield Reader(statements, lambda sql: asyncio.to_thread(read, sql), datetime.now(UTC))
@@ -153,48 +151,50 @@ class SqliteTable(TableSource[FileShape]):
         self._outages.heard()
         await super().sign_on(card, lease_s)
 
-    async def sign_off(self, incarnation: int) -> None:
-        """See the contract."""
-        statements, doubts = self._opened(), list(self._doubts)
+    async def _recover(self, worker: str) -> None:
+        del worker  # each claim has its own
+        statements, doubts = self._at_work(), list(self._doubts)
         if any(doubts):
             await self._write(Op(lambda con: claiming.recover(con, statements, itertools.chain(*doubts)), wakes=True))
         self._doubts.clear()
-        self._workers.pop(incarnation, None)
 
     async def _look(self, worker: str, most: int) -> Found:
-        """Claim at most so many rows. If the caller is canceled meanwhile, the rows are handed back."""
-        statements, doubts = self._opened(), list(self._doubts)
+        """Claim at most so many rows. If the caller is canceled meanwhile, the next look hands them back."""
+        statements, doubts = self._at_work(), list(self._doubts)
         begun: list[Claim] = []
+        tried: Sequence[Values] = ()
 
         def claim(con: Connection) -> Found:
+            nonlocal tried
             claiming.recover(con, statements, itertools.chain(*doubts))
             database = claiming.SqliteClaiming(con, statements, self._starts, begun)
-            return run_now(claim_rows(database, self._refusals, worker, most, []))
+            try:
+                return run_now(claim_rows(database, self._refusals, worker, most, []))
+            finally:
+                tried = database.tried
 
         op = Op(
             claim,
             # After a look that found rows, the next one most likely finds some, too: the peek would cost more.
             peek=None if self._has_found or doubts else lambda con: claiming.peek(con, statements),
-            unwanted=self._hand_back,
+            unwanted=lambda _: None,  # it is a doubt
         )
         self._doubts.append(begun)
         try:
             found = await self._write(op)
-        except Exception:
-            if not begun:
+        except Exception as error:
+            is_rolled_back = isinstance(error, sqlite3.IntegrityError)
+            if is_rolled_back or not begun:
                 self._doubts = [one for one in self._doubts if one is not begun]
-            raise
+            if not is_rolled_back or not tried:
+                raise
+            if len(tried) > 1:
+                return await self._look(worker, 1)  # a trigger has ended the whole transaction: find out for which row
+            self._refusals.add(tried[0][0], error)
+            return Found([], 0.0)
         self._doubts = [one for one in self._doubts if one is not begun and not any(one is old for old in doubts)]
         self._has_found = bool(found.claimed)
         return found
-
-    def _hand_back(self, found: Found) -> None:
-        if found.claimed and self._file.writer is not None:
-            statements = self._opened()
-            write = RowWrite(status=self.table.queued, is_end=False, keeps_error=True)
-            batch = [Settled(0, one.claim, write, pattern_of(write)) for one in found.claimed]
-            giving = self._file.writer.submit(Op(lambda con: settling.settle(con, statements, batch), wakes=True))
-            giving.add_done_callback(_note_failure)
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
@@ -207,11 +207,11 @@ class SqliteTable(TableSource[FileShape]):
             self._settling -= numbers
 
     async def _settle(self, batch: Sequence[Settled]) -> set[int]:
-        statements, wakes = self._opened(), any(not one.write.is_end for one in batch)
+        statements, wakes = self._at_work(), any(not one.write.is_end for one in batch)
         return await self._write(Op(lambda con: settling.settle(con, statements, batch), wakes=wakes))
 
     async def _states(self, keys: Sequence[Any]) -> list[Values]:
-        queries = list(self._opened().states(keys))
+        queries = list(self._at_work().states(keys))
         return await self._write(Op(lambda con: [row for sql in queries for row in settling.answered(con, sql)]))
 
     @property
@@ -233,7 +233,7 @@ class SqliteTable(TableSource[FileShape]):
         return self._file.yield_to_thread
 
     def _beats(self) -> SqliteBeats:
-        return SqliteBeats(self._opened(), self._address, self._patience_s)
+        return SqliteBeats(self._at_work(), self._address, self._patience_s)
 
     def _check(self, con: Connection) -> None:
         """Refuse a reopened file that lacks the table: the path may lead to another file now."""
@@ -251,26 +251,16 @@ class SqliteTable(TableSource[FileShape]):
         for number in tuple(self._settling):
             claims.pop(number, None)
         self._file_listeners.is_muted = not self._has_news(con)
-        return settling.lost_claims(con, self._opened(), claims)
+        return settling.lost_claims(con, self._at_work(), claims)
 
     def _has_news(self, con: Connection) -> bool:
         """Return True if a look can find more than the last one: a row is ready, or another due time is next."""
-        ready, next_due = claiming.peeked(con, self._opened())
+        ready, next_due = claiming.peeked(con, self._at_work())
         is_changed = next_due is not None and next_due != self._next_due
         self._next_due = next_due
         return bool(ready) or is_changed
-
-    def _opened(self) -> Statements:
-        if self._statements is None:
-            raise NotRunning(f"table {self.table.name!r} is closed: call open() first")
-        return self._statements
 
     def _write(self, op: Op[T]) -> "asyncio.Future[T]":
         if self._file.writer is None:
             raise NotRunning(f"table {self.table.name!r} is closed: call open() first")
         return self._file.writer.submit(op)
-
-
-def _note_failure(giving: "asyncio.Future[set[int]]") -> None:
-    if not giving.cancelled() and (error := giving.exception()) is not None:
-        logger.warning("what was claimed for a canceled caller could not be handed back: %s", error)

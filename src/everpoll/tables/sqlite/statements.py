@@ -7,12 +7,11 @@ instants by the role of their column.
 
 # ruff: noqa: S608 - names and words are quoted, values are bound
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import Any
-
-import msgspec
 
 from everpoll.stores.contract import LEASE_LIMIT, encode
 from everpoll.tables.changes import RuntimeValue
@@ -20,14 +19,16 @@ from everpoll.tables.claims import Claim, by_fence
 from everpoll.tables.heartbeat_connection import RESCUE_LIMIT
 from everpoll.tables.mapping import Table
 from everpoll.tables.settling import Settled
-from everpoll.tables.sqlite.instants import EPOCH, SECOND_US, Kind, kind_of, later_us, now_us, read_us, stored
+from everpoll.tables.sqlite.instants import SECOND_US, Kind, instant_of, kind_of, later_us, now_us, read_us, stored
 from everpoll.tables.sqlite.shape import FileShape
-from everpoll.tables.statements import Phrases, TableStatements, Values
+from everpoll.tables.statements import Phrases, TableStatements, Values, decoded
 
 TODAY = "between :today_t and :now_t"
 WRITTEN = ("started_at", "heartbeat", "finished_at", "updated_at")
 """Roles of instants that everpoll writes."""
 
+CLAIM_SUFFIX = re.compile(":[0-9a-f]{8}$")
+"""What a claim adds to its worker's label where starts are whole seconds."""
 Sql = tuple[str, dict[str, Any]]
 """A statement and its parameters, by name."""
 
@@ -78,7 +79,7 @@ class Statements(Phrases, TableStatements[Sql]):
     def read(self, values: Sequence[Any]) -> dict[str, Any]:
         """Return the values of a row for its handler; JSON in a column that is declared as JSON is decoded."""
         read = zip(self.table.columns, values, strict=True)
-        return {name: _decoded(value) if name in self._json else value for name, value in read}
+        return {name: decoded(value) if name in self._json else value for name, value in read}
 
     def _results(self, results: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the handler returned as parameters: lists and dicts as JSON, and texts where JSON is declared."""
@@ -167,13 +168,12 @@ class Statements(Phrases, TableStatements[Sql]):
 
     def settle(self, group: Sequence[Settled], now: int) -> Sql:
         """End rows that get the same values, or let them wait again, if this worker still holds them."""
-        write, pattern = group[0].write, group[0].pattern
+        write = group[0].write
         bound = {"error": write.error, **self._instants(now), **self._results(write.results), **_fence(group[0].claim)}
         if write.delay_s is not None and "due_at" in self.kinds:
             bound["due"] = stored(self.kinds["due_at"], later_us(now, write.delay_s), up=True)
-        return self._update(
-            self.sets(self.changes.settled(pattern)), self._fence, [one.claim.key for one in group], bound
-        )
+        sets = self.sets(self.changes.settled(write))
+        return self._update(sets, self._fence, [one.claim.key for one in group], bound)
 
     def recover(self, claim: Claim) -> Sql:
         """Queue every row of one claim again: its answer got lost, so no handler runs them."""
@@ -228,10 +228,14 @@ class Statements(Phrases, TableStatements[Sql]):
         """See `TableStatements`."""
         return self.few(self.has_status(word)), {}
 
+    def read_worker(self, value: str) -> str:
+        """See `TableStatements`."""
+        return CLAIM_SUFFIX.sub("", value) if self.kinds["started_at"] is Kind.WHOLE else value
+
     def read_instant(self, value: Any) -> datetime | None:
         """See `TableStatements`."""
         instant_us = read_us(value)
-        return None if instant_us is None else EPOCH + timedelta(microseconds=instant_us)
+        return None if instant_us is None else instant_of(instant_us)
 
     def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> Sql:
         """See `TableStatements`. A column without a type keeps numbers and texts apart: a key may be either."""
@@ -257,10 +261,3 @@ class Statements(Phrases, TableStatements[Sql]):
 def _fence(claim: Claim) -> dict[str, Any]:
     """Return the parameters of the fence, without the keys."""
     return {"worker": claim.worker, "started": claim.started_at}
-
-
-def _decoded(value: Any) -> Any:
-    try:
-        return msgspec.json.decode(value) if isinstance(value, (str, bytes)) else value
-    except msgspec.DecodeError:
-        return value

@@ -15,16 +15,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from everpoll.drivers.postgrest import faults
+from everpoll.drivers.postgrest.clock import monotonic_s, read_instant, written
+from everpoll.drivers.postgrest.http import Http, Request
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT
 from everpoll.tables.claiming import Claimed, Claiming, Found, claim_rows
 from everpoll.tables.claims import Claim, by_fence
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.statements import Values
-from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.clock import DatabaseClock, monotonic_s, read_instant, written
-from everpoll.tables.supabase.functions import Functions
-from everpoll.tables.supabase.http import Http, Request
 from everpoll.tables.supabase.statements import Body, Statements
 
 logger = logging.getLogger("everpoll.tables")
@@ -45,21 +44,17 @@ class SupabaseClaiming(Claiming):
 
     rounds = 3
 
-    def __init__(
-        self, http: Http, statements: Statements, refusals: Refusals, clock: DatabaseClock, functions: Functions | None
-    ) -> None:
+    def __init__(self, http: Http, statements: Statements, refusals: Refusals) -> None:
         self._http = http
         self._statements = statements
         self._table = statements.table
         self._refusals = refusals
-        self._clock = clock
-        self._functions = functions
         self._batch = LEASE_LIMIT
         self._unclear: list[Unclear] = []
 
     def is_refusal(self, error: Exception) -> bool:
         """See `Claiming`."""
-        return faults.is_about_a_row(error)
+        return faults.is_about_a_row(error) or isinstance(error, faults.Unreadable)
 
     async def claim_all(self, worker: str, most: int) -> Found:
         """Claim at most so many rows; fewer after an answer that was too large."""
@@ -103,14 +98,14 @@ class SupabaseClaiming(Claiming):
 
     async def claim(self, worker: str, most: int) -> list[Claimed] | None:
         """See `Claiming`."""
-        if self._functions is None:
+        if self._statements.functions is None:
             return None
         claim = self._whole(worker)
         arguments = {"worker": worker, "started_at": claim.started_at, "most": most}
-        return await self._send([(claim, self._statements.call(self._functions.claim, arguments))])
+        return await self._send([(claim, self._statements.call(self._statements.functions.claim, arguments))])
 
     def _whole(self, worker: str) -> Claim:
-        return Claim(None, worker, written(self._clock.unique()))
+        return Claim(None, worker, written(self._http.clock.unique()))
 
     async def look(self, most: int) -> list[Values]:
         """See `Claiming`."""
@@ -119,7 +114,7 @@ class SupabaseClaiming(Claiming):
     async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
         """See `Claiming`."""
         place = {row[0]: index for index, row in enumerate(rows)}
-        requests = self._statements.claims(rows, lambda: self._whole(worker), self._clock.is_exact)
+        requests = self._statements.claims(rows, lambda: self._whole(worker), self._http.clock.is_exact)
         claimed = await self._send(requests)
         return sorted(claimed, key=lambda one: place[one.claim.key])
 
@@ -141,6 +136,8 @@ class SupabaseClaiming(Claiming):
             # A request that PostgREST refused has changed nothing.
             if not isinstance(answer, StoreUnavailable) and not isinstance(answer, asyncio.CancelledError):
                 self._unclear.remove(part)
+        if any(isinstance(error, faults.Unreadable) for error in errors):
+            await self.recover()  # so that each row can be claimed for itself
         if errors and not claimed:
             raise errors[0]
         for error in errors:
@@ -155,10 +152,10 @@ class SupabaseClaiming(Claiming):
 
     async def waits(self) -> tuple[bool, float | None]:
         """See `Claiming`."""
-        is_due = self._functions is not None and bool(await self.look(1))
+        is_due = self._statements.functions is not None and bool(await self.look(1))
         request = self._statements.later()
         rows = [] if request is None else await self._http.rows(request)
         if not rows:
             return is_due, None
         # It is due by the database's clock, which ours may be behind of: not sooner than in a moment.
-        return is_due, max(0.05, (read_instant(rows[0][0]) - self._clock.now()).total_seconds())
+        return is_due, max(0.05, (read_instant(rows[0][0]) - self._http.clock.now()).total_seconds())

@@ -2,15 +2,14 @@
 
 import msgspec
 
+from everpoll.drivers.postgrest import faults
+from everpoll.drivers.postgrest.filters import column
+from everpoll.drivers.postgrest.http import Http
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import judged
-from everpoll.tables.mapping import Table
-from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.ddl import ddl_of
-from everpoll.tables.supabase.filters import column
-from everpoll.tables.supabase.functions import functions_of
-from everpoll.tables.supabase.http import Http
+from everpoll.tables.supabase.functions import Functions
 from everpoll.tables.supabase.statements import Statements
 
 BREAK = ";\n\n"
@@ -30,22 +29,16 @@ async def may_write(http: Http, statements: Statements) -> Finding:
     return Finding(what="rights", is_fit=True, detail="the key may read and change the table")
 
 
-async def has_functions(http: Http, statements: Statements) -> bool:
-    """Return True if the functions for this mapping exist and may be called, by a claim of no row."""
-    names = functions_of(statements.table)
+async def functions_finding(http: Http, statements: Statements, names: Functions) -> Finding:
+    """Judge the functions, which guard "skip_locked" needs, by a claim of no row."""
+    are_there = True
     try:
         await http.called(statements.call(names.claim, {"worker": "", "started_at": "epoch", "most": 0}))
         await http.called(statements.call(names.settle, {"writes": []}))
     except faults.Refused as error:
-        if error.code in {faults.NO_FUNCTION, "42883", "42501"}:
-            return False
-        raise
-    return True
-
-
-def functions_finding(table: Table, *, are_there: bool) -> Finding:
-    """Judge the functions, which guard "skip_locked" needs."""
-    names = functions_of(table)
+        if error.code not in {faults.NO_FUNCTION, "42883", "42501"}:
+            raise
+        are_there = False
     both = f"{names.claim} and {names.settle}"
     return judged(
         "functions",
@@ -53,7 +46,7 @@ def functions_finding(table: Table, *, are_there: bool) -> Finding:
         good=f"{both}: claims by FOR UPDATE SKIP LOCKED",
         bad=f'guard="skip_locked" needs {both}, which are not there or may not be called with this key; '
         'write guard="status" to do without',
-        ddl=BREAK.join(ddl_of(table).extras["functions"]),
+        ddl=BREAK.join(ddl_of(statements.table).extras["functions"]),
         is_needed=True,
     )
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from everpoll.drivers.postgrest.http import CLOCK, ROWS
 from everpoll.tables.changes import RuntimeValue
 from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.shape import Shape
@@ -25,11 +26,6 @@ from everpoll.tables.statements import Phrases
 ROLES = ("anon", "authenticated")
 """Supabase lets these roles call every new function of the schema `public`, even after a revoke from PUBLIC."""
 SERVICE_ROLE = "service_role"
-CLOCK, ROWS = "now", "rows"
-"""An answer is one value: the database's time, and the rows that were claimed or the keys that were settled. It is not
-a set, because PostgREST cuts sets to its `db-max-rows`: rows would be claimed and not reported."""
-PAIRS = 40
-"""Columns of one `jsonb_build_object`: Postgres takes a hundred arguments."""
 
 
 def schema_of(table: Table) -> str:
@@ -120,8 +116,7 @@ def _claim(table: Table) -> str:
     """
     phrases, where, read = FunctionPhrases(table), qualified(table), claimed_columns(table)
     is_queued, key = phrases.has_status(table.queued), phrases.key
-    objects = [read[start : start + PAIRS] for start in range(0, len(read), PAIRS)]
-    built = " || ".join(f"jsonb_build_object({', '.join(_pairs(part))})" for part in objects)
+    columns = ", ".join(phrases.named(name) for name in read)
     return (
         f"with picked as materialized (\n"
         f"  select {key} as k from {where} t where {phrases.is_ready}\n"
@@ -131,7 +126,7 @@ def _claim(table: Table) -> str:
         f"claimed as (\n"
         f"  update {where} t set {phrases.sets(phrases.changes.claimed)} from ranked\n"
         f"  where {key} = ranked.k and {is_queued}\n"
-        f"  returning ranked.place, {built} as found\n"
+        f"  returning ranked.place, (select to_jsonb(read) from (select {columns}) read) as found\n"
         f") select jsonb_build_object({literal(CLOCK)}, now(), {literal(ROWS)},\n"
         f"  coalesce(jsonb_agg(found order by place), '[]')) from claimed"
     )
@@ -157,10 +152,6 @@ def _settle(table: Table) -> str:
 
 def _or_as_it_is(name: str) -> str:
     return f"case when w.b ? {literal(name)} then (w.n).{identifier(name)} else t.{identifier(name)} end"
-
-
-def _pairs(names: Sequence[str]) -> list[str]:
-    return [f"{literal(name)}, t.{identifier(name)}" for name in names]
 
 
 def _for_roles(roles: Sequence[str], statement: str) -> str:

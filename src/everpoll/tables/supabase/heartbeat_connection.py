@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from everpoll.drivers.postgrest import faults
+from everpoll.drivers.postgrest.clock import monotonic_s
+from everpoll.drivers.postgrest.http import Http, Link, Request
 from everpoll.tables.heartbeat_connection import RESCUE_LIMIT, Beats
 from everpoll.tables.statements import Values
-from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.clock import monotonic_s
-from everpoll.tables.supabase.http import Http, Link, Request
 from everpoll.tables.supabase.statements import Statements
 
 

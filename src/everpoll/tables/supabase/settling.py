@@ -13,12 +13,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from everpoll.tables.claims import grouped
+from everpoll.drivers.postgrest.filters import portions
+from everpoll.drivers.postgrest.http import Http
+from everpoll.tables.claims import grouped, last_claims
 from everpoll.tables.settling import Settled
-from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.filters import portions
-from everpoll.tables.supabase.functions import Functions
-from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Body, Statements, http_claim
 
 ROUNDS = 10
@@ -30,21 +28,19 @@ CALL_LIMIT = 4 * 1024 * 1024
 class Settling:
     """The settlements of one table in this process."""
 
-    def __init__(self, http: Http, statements: Statements, clock: DatabaseClock, functions: Functions | None) -> None:
+    def __init__(self, http: Http, statements: Statements) -> None:
         self._http = http
         self._statements = statements
-        self._clock = clock
-        self._functions = functions
         self._done: set[int] = set()
         """Settled by a batch of which another part failed."""
 
     async def settle(self, batch: Sequence[Settled]) -> set[int]:
         """Write the batch; return the numbers of the claims that were lost."""
         left = [one for one in batch if one.number not in self._done]
-        if self._functions is None:
+        if self._statements.functions is None:
             await self._write_all(left)
         else:
-            await self._call(self._functions.settle, left)
+            await self._call(self._statements.functions.settle, left)
         numbers = {one.number for one in batch}
         lost = numbers - self._done
         self._done -= numbers
@@ -52,7 +48,7 @@ class Settling:
 
     async def _write_all(self, batch: Sequence[Settled]) -> None:
         """Write as much as possible. `_done` then has what was written, even if this raises."""
-        now = self._clock.now()
+        now = self._http.clock.now()
 
         def alike(one: Settled) -> Hashable:
             body, claim = msgspec.json.encode(self._statements.settled(one, now)), http_claim(one.claim)
@@ -68,8 +64,8 @@ class Settling:
 
     async def _call(self, function: str, batch: Sequence[Settled]) -> None:
         """Write all by one call, which is one transaction; by several calls if they are too large for one."""
-        table, now = self._statements.table, self._clock.now()
-        numbers = {one.claim.key: one.number for one in batch}
+        table, now = self._statements.table, self._http.clock.now()
+        numbers = last_claims((one.number, one.claim) for one in batch)
         writes = []
         for one in batch:
             claim = one.claim

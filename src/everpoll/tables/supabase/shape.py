@@ -7,10 +7,10 @@ one, and types stay unknown.
 import asyncio
 from typing import Any
 
+from everpoll.drivers.postgrest import faults
+from everpoll.drivers.postgrest.http import Http, Request
 from everpoll.tables.mapping import Table
 from everpoll.tables.shape import INSTANT, NUMBER, TEXT, Column, Shape
-from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.http import Http, Request
 from everpoll.tables.supabase.statements import Statements
 
 TEXT_TYPES = ("text", "character varying", "character", "citext", "varchar")

@@ -15,10 +15,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from everpoll.drivers.wake import OnWake
-from everpoll.errors import BadInput, NotRunning
+from everpoll.drivers.postgrest.address import address_of
+from everpoll.drivers.postgrest.clock import DatabaseClock
+from everpoll.drivers.postgrest.http import Http, Link, Request
+from everpoll.drivers.postgrest.token import Key, Token
+from everpoll.engine.threads import DaemonThreads
+from everpoll.errors import BadInput
 from everpoll.tables.claiming import Found
-from everpoll.tables.contract import Finding, Token
+from everpoll.tables.contract import Finding
 from everpoll.tables.ddl import Ddl
 from everpoll.tables.findings import absent, columns
 from everpoll.tables.mapping import Table
@@ -28,18 +32,13 @@ from everpoll.tables.shape import Column, Shape
 from everpoll.tables.source import TableSource
 from everpoll.tables.statements import Values
 from everpoll.tables.supabase import findings
-from everpoll.tables.supabase.address import address_of
 from everpoll.tables.supabase.claiming import SupabaseClaiming
-from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.ddl import ddl_of
-from everpoll.tables.supabase.functions import functions_of
 from everpoll.tables.supabase.heartbeat_connection import SupabaseBeats
-from everpoll.tables.supabase.http import Http, Link, Request
 from everpoll.tables.supabase.push import Realtime
 from everpoll.tables.supabase.settling import Settling
 from everpoll.tables.supabase.shape import Unusable, read_shape
 from everpoll.tables.supabase.statements import Statements
-from everpoll.tables.supabase.token import Key
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -54,24 +53,22 @@ class Opened(Struct):
     settling: Settling
 
 
-class SupabaseTable(TableSource[Shape[Column]]):
+class SupabaseTable(TableSource[Shape[Column], Opened]):
     """The table at that address: `https://….supabase.co`, or that of a PostgREST server."""
 
     def __init__(self, url: str, table: Table, token: Token | None = None) -> None:
         super().__init__(table)
-        self._link = Link(address_of(url), Key(token, table.name), DatabaseClock())
-        self._realtime = Realtime(self._link, table)
-        self._opened: Opened | None = None
+        self._link = Link(
+            address_of(url),
+            Key(token, f"table {table.name!r}", DaemonThreads(limit=2, name="everpoll-token")),
+            DatabaseClock(),
+        )
+        self._push = self._realtime = Realtime(self._link, table)
         # Until it was looked at, it is taken to have its key and nothing else.
         self._shape = Shape(columns={table.key: Column(name=table.key, declared="")})
 
     def __repr__(self) -> str:
         return f"<SupabaseTable {self.table.name} at {self._link.address.rest}>"
-
-    @property
-    def has_push(self) -> bool:
-        """See the contract."""
-        return self._realtime.has_push
 
     async def open(self) -> None:
         """See the contract."""
@@ -81,9 +78,7 @@ class SupabaseTable(TableSource[Shape[Column]]):
         if not self._link.address.is_private:
             logger.warning("table %s: the key travels unencrypted: write https://…", self.table.name)
         statements, http = self._statements(await self._fit()), self._http()
-        functions = functions_of(self.table) if self.table.guard == "skip_locked" else None
-        claiming = SupabaseClaiming(http, statements, self._refusals, self._link.clock, functions)
-        settling = Settling(http, statements, self._link.clock, functions)
+        claiming, settling = SupabaseClaiming(http, statements, self._refusals), Settling(http, statements)
         self._opened = Opened(event_loop, http, statements, claiming, settling)
 
     async def _examined(self) -> tuple[Shape[Column] | None, list[Finding]]:
@@ -98,9 +93,8 @@ class SupabaseTable(TableSource[Shape[Column]]):
             found = columns(self.table, shape, ddl.add_column)
             if all(one.is_fit for one in found):
                 found.append(await findings.may_write(http, statements))
-                if self.table.guard == "skip_locked":
-                    are_there = await findings.has_functions(http, statements)
-                    found.append(findings.functions_finding(self.table, are_there=are_there))
+                if statements.functions is not None:
+                    found.append(await findings.functions_finding(http, statements, statements.functions))
             return shape, found
 
     async def close(self) -> None:
@@ -133,18 +127,10 @@ class SupabaseTable(TableSource[Shape[Column]]):
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[Reader[Request]]:
         async with self._http() as http:
+            yield Reader(self._statements(), http.rows, self._link.clock.now(), not_a_key=(BadInput,))
 
-            async def run(request: Request) -> list[Values]:
-                try:
-                    return await http.rows(request)
-                except BadInput:
-                    return []
-
-            yield Reader(self._statements(), run, self._link.clock.now())
-
-    async def sign_off(self, incarnation: int) -> None:
-        """Put back what claims without an answer may have brought."""
-        self._workers.pop(incarnation, None)
+    async def _recover(self, worker: str) -> None:
+        del worker  # each claim has its own
         if self._opened is not None:
             await self._opened.claiming.recover()
 
@@ -159,18 +145,5 @@ class SupabaseTable(TableSource[Shape[Column]]):
         opened = self._at_work()
         return [row for request in opened.statements.states(keys) for row in await opened.http.rows(request)]
 
-    async def listen(self, on_wake: OnWake) -> None:
-        """Listen to Realtime, if the project has it; return once it is known whether that works."""
-        await self._realtime.add(on_wake)
-
-    async def unlisten(self, on_wake: OnWake) -> None:
-        """See the contract."""
-        await self._realtime.remove(on_wake)
-
     def _beats(self) -> SupabaseBeats:
         return SupabaseBeats(self._at_work().statements, self._link)
-
-    def _at_work(self) -> Opened:
-        if self._opened is None:
-            raise NotRunning(f"table {self.table.name!r} is not open")
-        return self._opened

@@ -11,6 +11,9 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
+from everpoll.drivers.postgrest.clock import read_instant, written
+from everpoll.drivers.postgrest.filters import Query, chunks, column, equals, one_of, quoted
+from everpoll.drivers.postgrest.http import Request
 from everpoll.tables.changes import Change, Changes, Plus, RuntimeValue, queue_order
 from everpoll.tables.claiming import Claimed
 from everpoll.tables.claims import Claim, by_fence, grouped
@@ -19,10 +22,7 @@ from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.outcome import lost_error
 from everpoll.tables.settling import Settled
 from everpoll.tables.statements import TableStatements, Values
-from everpoll.tables.supabase.clock import read_instant, written
-from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted
-from everpoll.tables.supabase.functions import claimed_columns
-from everpoll.tables.supabase.http import Request
+from everpoll.tables.supabase.functions import claimed_columns, functions_of
 
 COUNT_LIMIT = 1_000
 """Supabase answers with a thousand rows at most, unless the project says otherwise."""
@@ -58,6 +58,8 @@ class Statements(TableStatements[Request]):
         self._writing = {"Content-Profile": schema[0]} if schema else {}
         self.read = claimed_columns(table)
         """The columns that a claim returns."""
+        self.functions = functions_of(table) if table.guard == "skip_locked" else None
+        """Those that the guard needs in the database."""
 
     @property
     def _compared(self) -> list[str]:
@@ -221,7 +223,7 @@ class Statements(TableStatements[Request]):
         due_at = None if write.delay_s is None else written(_later(now, write.delay_s))
         given = {RuntimeValue.ERROR: write.error, RuntimeValue.DUE: due_at}
         numbers = {"retries": claim.retries, "version": claim.version}
-        return self.body(self.changes.settled(one.pattern), given, numbers) | write.results
+        return self.body(self.changes.settled(write), given, numbers) | write.results
 
     def held(self, claim: Claim) -> Query:
         """Return the filters of the fence: the row is running, and by this claim."""

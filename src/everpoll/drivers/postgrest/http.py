@@ -7,25 +7,29 @@ Never: shows a key in an error, a log or a repr.
 """
 
 import asyncio
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
 
+from everpoll.drivers.postgrest import faults
+from everpoll.drivers.postgrest.address import ProjectAddress, proxy_for
+from everpoll.drivers.postgrest.clock import DatabaseClock
+from everpoll.drivers.postgrest.filters import Query, encoded
+from everpoll.drivers.postgrest.token import Key
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.http import Answer, HttpClient, NotAsked, NotReached
 from everpoll.http import Request as HttpRequest
 from everpoll.policy import human
-from everpoll.tables.statements import Values
-from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.address import ProjectAddress, proxy_for
-from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.filters import Query, encoded
-from everpoll.tables.supabase.functions import CLOCK, ROWS
-from everpoll.tables.supabase.token import Key
 
+Values = Sequence[Any]
+"""A row of an answer, in the order of the request's columns."""
+CLOCK, ROWS = "now", "rows"
+"""The parts of a function's answer: the database's time, and its rows. It is one value and not a set, because PostgREST
+cuts sets to its `db-max-rows`: rows would be changed and not reported."""
 TIMEOUT_S = 10.0
 ANSWER_LIMIT = 64 * 1024 * 1024
 RETRY_AFTER_LIMIT_S = 300.0
@@ -74,6 +78,11 @@ class Http:
         # Headers are sent as they are: `${…}` in a key is not a reference.
         self._client = HttpClient(environment=None, proxy=proxy_for(link.address.rest))
 
+    @property
+    def clock(self) -> DatabaseClock:
+        """The database's time, as its answers tell it."""
+        return self._link.clock
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -99,7 +108,7 @@ class Http:
         return [tuple(row[name] for name in request.names) for row in answer]
 
     async def called(self, request: Request) -> list[Any]:
-        """Call one of our functions; note the database's time, and return the rows or keys of its answer."""
+        """Call a function; note the database's time, and return the rows or keys of its answer."""
         answer: dict[str, Any] = await self.answer(request)
         self._link.clock.saw(answer[CLOCK])
         rows: list[Any] = answer[ROWS]
@@ -141,8 +150,12 @@ class Http:
             error.args = (masked(str(error)),)
             raise
         try:
-            return msgspec.json.decode(answer.body) if answer.body else None
-        except (msgspec.DecodeError, ValueError):
+            return _decoded(answer.body) if answer.body else None
+        except RecursionError:
+            raise faults.Unreadable(
+                f"{request.method} {request.path} was answered with JSON nested too deeply"
+            ) from None
+        except ValueError:
             raise StoreUnavailable(
                 f"{request.method} {request.path} was answered with something that is not JSON: is this PostgREST?"
             ) from None
@@ -178,3 +191,11 @@ class Http:
         if answer.status in {429, 503} and asked.isdecimal():
             wait_s = min(float(asked), RETRY_AFTER_LIMIT_S)
             self._link.not_before = max(self._link.not_before, time.monotonic() + wait_s)
+
+
+def _decoded(body: bytes) -> Any:
+    """Decode JSON; the slower decoder also reads what a column of type json may hold: 1e400, half a surrogate pair."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return json.loads(body)

@@ -8,31 +8,32 @@ import asyncio
 import inspect
 import os
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 
-from everpoll.engine.threads import DaemonThreads
 from everpoll.errors import BadInput, StoreUnavailable
-from everpoll.tables.contract import Token
 
+Token = str | Callable[[], str | Awaitable[str]]
+"""A key, or a function that returns a fresh one: asked again when the last one was refused."""
 VARIABLE = "SUPABASE_SERVICE_KEY"
 ASK_S = 10.0
 MASK = "***"
 
 
 class Key:
-    """The token in use, and the source of the next one."""
+    """The token in use, and the source of the next one. `name`: of its user, for errors. `threads` run a function."""
 
-    def __init__(self, token: Token | None, table: str) -> None:
+    def __init__(self, token: Token | None, name: str, threads: Executor) -> None:
         given = os.environ.get(VARIABLE) if token is None else token
         if not given or not (isinstance(given, str) or callable(given)):
             raise BadInput(
-                f"table {table!r}: its service key is missing: give token=…, a text or a function that returns one, "
+                f"{name}: its service key is missing: give token=…, a text or a function that returns one, "
                 f"or set ${VARIABLE}"
             )
         self._source: Callable[[], str | Awaitable[str]] | None = None if isinstance(given, str) else given
         self._now = _checked(given) if isinstance(given, str) else None
         self._used: set[str] = set() if self._now is None else {self._now}
         self._home: asyncio.AbstractEventLoop | None = None
-        self._threads = DaemonThreads(limit=2, name="everpoll-token")
+        self._threads = threads
 
     def __repr__(self) -> str:
         return f"Key({MASK})"

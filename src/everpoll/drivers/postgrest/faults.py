@@ -53,6 +53,10 @@ class TooLarge(StoreUnavailable):
     """The answer has more bytes than are read; a smaller batch fits."""
 
 
+class Unreadable(StoreUnavailable):
+    """The answer has a value that Python cannot read; what the request changed stays changed."""
+
+
 def of_transport(error: NotReached | NotAsked, timeout_s: float) -> StoreUnavailable:
     """Return the error for a request without an answer."""
     kind = error.kind if isinstance(error, NotReached) else None

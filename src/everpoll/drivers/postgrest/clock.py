@@ -15,6 +15,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
+from everpoll.drivers.calendar import FIRST_INSTANT, LAST_INSTANT
+
 SET_BACK_S = 2.0
 AGREEMENT_S = 5.0
 """If a proxy's clock and this machine's differ by less, both count as right."""
@@ -27,8 +29,14 @@ def monotonic_s() -> float:
 
 
 def read_instant(text: str) -> datetime:
-    """Parse an instant of PostgREST; one without a time zone is UTC, Supabase's own setting."""
-    instant = datetime.fromisoformat(text)
+    """Parse an instant of PostgREST; one without a time zone is UTC, Supabase's own setting.
+
+    What is outside of Python's calendar, as infinity is, becomes its first or last instant.
+    """
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return FIRST_INSTANT if text.startswith("-") or text.endswith("BC") else LAST_INSTANT
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 
@@ -85,9 +93,14 @@ class DatabaseClock:
         return instant + timedelta(seconds=max(0.0, self._passed_s() - at_s))
 
     def unique(self) -> datetime:
-        """Return now as an instant that no earlier call returned: it identifies a claim."""
+        """Return now as an instant that no earlier call returned: it identifies a claim.
+
+        In whole milliseconds: a column that rounds more finely than that, as many tools create it, keeps it as it is.
+        """
         with self._lock:
-            self._last = max(self.now(), self._last + timedelta(microseconds=1))
+            now = self.now()
+            now = now.replace(microsecond=now.microsecond // 1_000 * 1_000)
+            self._last = max(now, self._last + timedelta(milliseconds=1))
             return self._last
 
 
