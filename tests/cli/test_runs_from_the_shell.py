@@ -179,6 +179,21 @@ def test_a_run_is_looked_at_now_and_extended(office: Office) -> None:
     assert "it has its outcome, ready" in office.everpoll("runs", "look-now", "report:ready-0", code=2)
 
 
+def test_a_run_is_paused_and_resumed(office: Office) -> None:
+    office.has("pending")
+    said = office.everpoll("runs", "pause", "report:pending-0", "--reason", "the remote is moved")
+    assert "report:pending-0 is paused: its budget stands still" in said
+    office.has("again")  # a worker comes by, and does not look
+    shown = office.json("runs", "show", "report:pending-0")
+    assert (shown["phase"], shown["looks"], shown["paused"]["reason"]) == ("paused", 1, "the remote is moved")
+    assert "paused" in office.everpoll("runs", "list")
+    assert "is paused: resume it first" in office.everpoll("runs", "look-now", "report:pending-0", code=2)
+    assert "report:pending-0 is looked at again" in office.everpoll("runs", "resume", "report:pending-0")
+    office.has("again")
+    assert office.json("runs", "show", "report:pending-0")["looks"] == 2
+    assert "report:pending-0 was not paused" in office.everpoll("runs", "resume", "report:pending-0")
+
+
 def test_events_are_printed_and_followed_to_the_end(office: Office) -> None:
     office.has("ready")
     lines = [json.loads(line) for line in office.everpoll("runs", "events", "report:ready-0", "--json").splitlines()]

@@ -31,6 +31,11 @@ async def charge(order: int, password: str = "") -> None:
     raise ValueError(f"card of order {order} was declined")
 
 
+@app.job(retry=Retry(1))
+async def crash(text: str) -> None:
+    raise ValueError(text)
+
+
 @app.job(retry=Retry(5, Backoff("1h", jitter=0)))
 async def mail(to: str) -> None:
     raise ConnectionError("the relay does not answer")

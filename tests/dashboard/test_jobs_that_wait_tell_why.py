@@ -2,13 +2,21 @@
 
 import json
 import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from dashboard.pages import Pages
 from dashboard.shop_server import ShopServer
 
 LARGE = "9007199254740993"
+
+
+def _answering(answer: Any) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(json=answer)
 
 
 def _copied(page: Page, label: str) -> str:
@@ -34,6 +42,43 @@ def test_limited_jobs_are_seen_in_job_queue_queues_and_overview(shop: ShopServer
     expect(page.get_by_role("link", name="Limited")).to_contain_text("1")
     page = pages.open("/")
     expect(page.get_by_role("link", name="Queued")).to_contain_text("1 limited")
+
+
+def test_a_queue_says_how_fast_it_fills_and_empties_and_when_it_is_empty(shop: ShopServer, pages: Pages) -> None:
+    """Attempts that are retried or snoozed end no job; a queue that fills faster than it empties never drains."""
+    page = pages.open("/doctor")
+    now = time.time()
+    instant = datetime.fromtimestamp(now - 90, UTC).isoformat()
+    point = {"at": instant, "counts": {"done": 140, "failed": 10, "retried": 900, "snoozed": 900}, "count": 1950}
+    queue: dict[str, Any] = {
+        "name": "slow",
+        "ready": 60,
+        "oldest_due_at": instant,
+        "waiting": 0,
+        "running": 1,
+        "limited": 0,
+        "blocked": 0,
+        "paused": None,
+    }
+    jobs: dict[str, Any] = {"items": [{"created_at": instant}] * 60, "after": None}
+    answers = {
+        "**/api/series?of=throughput*": {"of": "throughput", "step_s": 60, "items": [point]},
+        "**/api/queues": {"items": [queue], "after": None},
+        "**/api/jobs?queue=slow&from=*": jobs,
+    }
+    for address, answer in answers.items():
+        page.route(address, _answering(answer))
+    page.goto(f"{shop.url}/queues/slow")
+    expect(page.get_by_role("link", name="Out")).to_contain_text("0.5/s")
+    expect(page.get_by_role("link", name=re.compile("^In"))).to_contain_text(re.compile(r"0\.(1[6-9]|2)\d?/s"))
+    expect(page.get_by_role("link", name="Time to drain")).to_contain_text(re.compile(r"3m.*at these rates"))
+    jobs["items"] *= 4
+    page.reload()
+    expect(page.get_by_role("link", name="Time to drain")).to_contain_text("grows")
+    expect(page.get_by_role("link", name="Time to drain")).to_contain_text("more come than end")
+    queue["ready"] = 3
+    page.reload()
+    expect(page.get_by_role("link", name="Time to drain")).to_contain_text("keeps up")
 
 
 def test_a_late_job_says_that_its_queue_is_paused(shop: ShopServer, pages: Pages) -> None:

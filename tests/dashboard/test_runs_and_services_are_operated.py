@@ -26,6 +26,35 @@ def test_a_run_is_looked_at_extended_and_canceled(shop: ShopServer, pages: Pages
     expect(page.get_by_role("button", name="Look now")).to_have_count(0)
 
 
+def test_a_run_is_paused_with_a_reason_and_resumed(shop: ShopServer, pages: Pages) -> None:
+    """On its page and in the list; while it is paused nothing counts down, and no look is offered."""
+    run = shop.begin("run-paused")
+    page = pages.open(f"/runs/{run}")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("the remote is moved")
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    says = page.locator("[data-sentence]")
+    expect(says).to_have_text(
+        "Paused by HTTP from 127.0.0.1: the remote is moved. No worker looks at it, and its budget stands still."
+    )
+    expect(page.get_by_role("heading", level=1).locator("..")).to_contain_text("paused")
+    expect(page.get_by_role("button", name="Look now")).to_have_count(0)
+    paused = shop.get(f"/api/runs/{run}")
+    assert (paused["phase"], paused["next_look_at"], paused["paused"]["reason"]) == (
+        "paused",
+        None,
+        "the remote is moved",
+    )
+    expect(page.get_by_role("region", name="Why")).to_contain_text("It is paused by HTTP from 127.0.0.1")
+    page.goto(f"{shop.url}/runs?watch=export")
+    row = page.locator("[data-row-id]").filter(has_text="run-paused")
+    expect(row).to_contain_text("paused by HTTP from 127.0.0.1: the remote is moved")
+    row.get_by_role("button", name="Resume").click()
+    expect(row.get_by_role("button", name="Look now")).to_be_visible()
+    shop.until(lambda: shop.get(f"/api/runs/{run}")["looks"] > paused["looks"])
+    shop.post(f"/api/runs/{run}/cancel")
+
+
 def test_runs_are_filtered_by_their_state_in_the_url(shop: ShopServer, pages: Pages) -> None:
     """A choice narrows the list; the address opens the same list elsewhere."""
     page = pages.open("/runs")
@@ -100,6 +129,19 @@ def test_a_degraded_service_names_what_is_to_blame(shop: ShopServer, pages: Page
     dependencies = page.get_by_role("region", name="Dependencies")
     expect(dependencies).to_contain_text(re.compile(r"search degraded since .* because\s+redis"))
     expect(dependencies.get_by_role("listitem").first).to_contain_text("to blame")
+
+
+def test_a_service_that_has_recovered_blames_nothing(shop: ShopServer, pages: Pages) -> None:
+    """The graph is read less often than the service: what it says of the trouble before is not shown."""
+    page = pages.open("/doctor")
+    node = {"is_service": True, "status": "down", "since": None, "roots": ["redis"]}
+    graph = {"nodes": [node | {"name": "billing"}, node | {"name": "redis"}], "is_cut": False}
+    edges = [{"source": "billing", "target": "redis"}]
+    page.route("**/api/graph?*", lambda route: route.fulfill(json=graph | {"edges": edges}))
+    page.goto(f"{shop.url}/services/billing")
+    dependencies = page.get_by_role("region", name="Dependencies")
+    expect(dependencies).to_contain_text("redis")
+    expect(dependencies).not_to_contain_text("because")
 
 
 def test_a_link_to_a_look_shows_the_facts_of_that_time(shop: ShopServer, pages: Pages) -> None:

@@ -78,6 +78,28 @@ def test_a_traceback_is_a_field_in_json_and_lines_behind_the_record_in_text() ->
 
 
 @pytest.mark.parametrize("formatter", [PlainLines(), JsonLines()])
+def test_an_error_with_a_huge_text_is_cut(formatter: logging.Formatter) -> None:
+    """One failed job must not fill the disk with its traceback."""
+    try:
+        raise ValueError("x" * 1_000_000 + " the end")
+    except ValueError as error:
+        one = record("failed", exc_info=(ValueError, error, error.__traceback__))
+    said = formatter.format(one)
+    assert len(said) < 50_000
+    assert "characters left out" in said
+    assert "Traceback (most recent call last)" in said
+    assert "the end" in said
+
+
+@pytest.mark.parametrize("filler", range(19_960, 19_990, 5))
+def test_a_cut_shows_no_half_of_a_secret(filler: int) -> None:
+    """The end of the traceback begins in the middle of the token."""
+    error = ValueError("x" * 50_000 + " Authorization: Bearer abcdefgh1234ijklmnop5678 " + "y" * filler)
+    said = PlainLines().format(record("failed", exc_info=(ValueError, error, None)))
+    assert "5678" not in said
+
+
+@pytest.mark.parametrize("formatter", [PlainLines(), JsonLines()])
 def test_secrets_are_masked(formatter: logging.Formatter) -> None:
     """In addresses, in authorization headers, and in fields whose name says so."""
     text = "cannot reach postgresql://shop:hunter22@db/shop with Authorization: Bearer abcdefgh1234"

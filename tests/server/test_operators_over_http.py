@@ -47,6 +47,27 @@ async def test_a_run_is_looked_at_now_and_extended(url: str) -> None:
         assert {"extend", "look-now"} <= set(what)
 
 
+async def test_a_run_is_paused_and_resumed(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        await here.post("/api/runs", {"watch": "export", "id": "1", "op": {"never": True}}, 201)
+        assert (await here.http.post("/api/runs/export:1/resume")).status_code == 409
+        paused = await here.post("/api/runs/export:1/pause", {"reason": "see https://a.example/?token=hunter2"})
+        assert (paused["phase"], paused["next_look_at"], paused["deadline_at"]) == ("paused", None, None)
+        assert paused["paused"]["by"] == "HTTP from 127.0.0.1"
+        assert "hunter2" not in str(paused), "no text of a run has a secret in it"
+        listed = (await here.get("/api/runs"))["items"][0]
+        assert listed["paused"] == paused["paused"]
+        why = await here.get("/api/runs/export:1/why")
+        assert why["verdict"].startswith("It is paused by HTTP from 127.0.0.1")
+        refused = await here.http.post("/api/runs/export:1/look-now")
+        assert refused.status_code == 409
+        assert "resume it first" in refused.json()["detail"]
+        resumed = await here.post("/api/runs/export:1/resume")
+        assert (resumed["phase"], resumed["paused"]) == ("looking", None)
+        assert resumed["next_look_at"] is not None
+        assert {"pause", "resume"} <= {entry[2] for entry in await _log(here)}
+
+
 async def test_an_ended_run_is_neither_looked_at_nor_extended(url: str) -> None:
     async with site(example_app(url)) as here:
         await here.post("/api/runs", {"watch": "export", "id": "1", "op": {}}, 201)
@@ -57,6 +78,7 @@ async def test_an_ended_run_is_neither_looked_at_nor_extended(url: str) -> None:
         await until(has_ended)
         assert (await here.http.post("/api/runs/export:1/look-now")).status_code == 409
         assert (await here.http.post("/api/runs/export:1/extend", json={"looks": 5})).status_code == 409
+        assert (await here.http.post("/api/runs/export:1/pause")).status_code == 409
 
 
 async def test_a_queue_is_paused_and_resumed(url: str) -> None:

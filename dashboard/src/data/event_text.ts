@@ -33,6 +33,12 @@ const ACTS: Record<string, string> = {
   change: "changed",
   remove: "removed",
   acknowledge: "acknowledged",
+  intent: "is being started",
+  looking: "is looked at",
+  verifying: "is being verified",
+  canceling: "is being canceled",
+  cleaning: "is being cleaned up",
+  needs_code: "waits for code",
 };
 
 /** Return one event as its row says it. */

@@ -49,7 +49,8 @@ function storyEntry(entry: TrailEntry): StoryEntry {
   const byOperator = what === "retry" && entry.attempt === undefined;
   const word = byOperator ? { what: "Retried", tone: "active" as const } : (WORDS[what] ?? { what, tone: "idle" as const });
   const error = entry.error === undefined ? "" : `${entry.type ?? "Error"}: ${entry.error}`;
-  const attempt = entry.attempt === undefined ? "" : `attempt ${entry.attempt}`;
+  const isNamed = entry.attempt === undefined || (entry.why ?? "").startsWith(`attempt ${entry.attempt} `);
+  const attempt = isNamed ? "" : `attempt ${entry.attempt}`;
   return {
     at: entry.at === undefined ? null : entry.at * 1000,
     what: word.what,

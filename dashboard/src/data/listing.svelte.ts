@@ -91,7 +91,7 @@ export class Listing<T> {
     const filters = this.#shownFor;
     const after = this.rows.after;
     if (after === null) return false;
-    const page = await readOnce<Page<T>>(withQuery(this.#options.path, { ...this.#options.query(), limit: PAGE, after }));
+    const page = await readOnce<Page<T>>(withQuery(this.#options.path, { ...this.#options.query(), limit: this.#options.first ?? PAGE, after }));
     if (this.#shownFor !== filters) return false;
     this.rows.append(page);
     return true;

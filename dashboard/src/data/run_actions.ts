@@ -27,6 +27,22 @@ export function extend(run: RunItem, time: string, looks: number | null): Promis
   return order(run, "extend", body, `Confirmed: the budget of ${runKey(run)} has ${more} more.`);
 }
 
+/** Ask for a reason, then pause. */
+export async function pauseRun(run: RunItem): Promise<RunDetail | null> {
+  const answer = await notices.ask({
+    title: `Pause run ${runKey(run)}?`,
+    says: ["No worker looks at it until it is resumed, and its budget stands still. The remote operation continues."],
+    action: "Pause",
+    asksReason: true,
+  });
+  if (answer === null) return null;
+  return order(run, "pause", { reason: answer.reason }, `Confirmed: ${runKey(run)} is paused.`);
+}
+
+export function resumeRun(run: RunItem): Promise<RunDetail | null> {
+  return order(run, "resume", undefined, `Confirmed: the next look of ${runKey(run)} is due now.`);
+}
+
 /** Ask first; null: it was not canceled. */
 export async function cancelRun(run: RunItem): Promise<RunDetail | null> {
   const answer = await notices.ask({

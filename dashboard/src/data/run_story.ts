@@ -1,6 +1,6 @@
 /** What a run has seen, look by look, and how long its budget lasts. Pure. */
 
-import type { Decision, RunDetail, RunItem } from "./shapes.ts";
+import type { Decision, Pause, RunDetail, RunItem } from "./shapes.ts";
 import type { Tone } from "./status.ts";
 import { ms } from "./times.ts";
 
@@ -31,8 +31,14 @@ export function runWord(run: RunItem): string {
   if (run.outcome !== null) return run.phase === "cleaning" ? "cleaning" : run.outcome;
   if (run.cancel_requested || run.phase === "canceling") return "canceling";
   if (run.phase === "needs_code") return "needs_code";
+  if (run.paused !== null) return "paused";
   if (run.state === "running") return "looking";
   return "waiting";
+}
+
+/** Return "paused by ann: the reason". */
+export function pauseText({ by, reason }: Pause): string {
+  return `paused by ${by || "an operator"}${reason === "" ? "" : `: ${reason}`}`;
 }
 
 /** Return the log as stretches of looks: entries of the API have the number of their last look. */

@@ -130,7 +130,7 @@ export interface WorkerItem {
   table?: string | null;
 }
 
-/** Why a queue or a service is paused, by which operator and since when. */
+/** Why a queue, a service or a run is paused, by which operator and since when. */
 export interface Pause {
   reason: string;
   by: string;
@@ -187,6 +187,7 @@ export interface RunItem {
   budget_looks: number | null;
   deadline_at: string | null;
   seq: number;
+  paused: Pause | null;
   /** What it looks at. */
   target: string | null;
   /** The fact that changed last. */

@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     "check": Command("check:check", "Check a health endpoint once. Exit code 0: up, 1: not up, 2: no answer."),
     "jobs": Command("jobs:jobs", "List, show, cancel, retry and delete jobs.", is_group=True),
-    "runs": Command("runs:runs", "List, show, cancel, extend and follow the runs of watches.", is_group=True),
+    "runs": Command("runs:runs", "List, show, cancel, extend, pause and follow the runs of watches.", is_group=True),
     "loops": Command("loops:loops", "List and show the loops of all processes.", is_group=True),
     "queues": Command("queues:queues", "List, pause and resume queues.", is_group=True),
     "schedules": Command("schedules:schedules", "List schedules.", is_group=True),

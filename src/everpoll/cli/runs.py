@@ -38,10 +38,12 @@ from everpoll.watches.run_info import memory_of, run_info
 
 STATES = (*LIVE_STATES, *END_STATES)
 OUTCOME_STYLE = {"ready": "green", "failed": "bold red", "timed_out": "bold red", "canceled": "yellow"}
-PHASE_STYLE = {"needs_code": "bold red", "canceling": "yellow", "cleaning": "dim", "ended": "dim"}
+PHASE_STYLE = {"needs_code": "bold red", "paused": "yellow", "canceling": "yellow", "cleaning": "dim", "ended": "dim"}
 SHOWN = ("watch", "id", "task_id", "phase", "outcome", "reason", "status", "progress", "looks", "errors")
 
-runs = typer.Typer(name="runs", help="List, show, cancel, extend and follow the runs of watches.", no_args_is_help=True)
+runs = typer.Typer(
+    name="runs", help="List, show, cancel, extend, pause and follow the runs of watches.", no_args_is_help=True
+)
 
 RunName = Annotated[str, typer.Argument(help="WATCH:RUN, or the run's task id.", metavar="ID")]
 
@@ -245,6 +247,31 @@ def extend(
     info = with_store(url, lambda store: _operated(store, run, lambda one: one.extend(time_s, looks, by=actor())))
     allowed = "" if info.budget_looks is None else f" and {info.budget_looks} looks"
     _print_operated(info, f"may take {human(info.budget_s or 0.0)}{allowed} in all", as_json=as_json)
+
+
+@runs.command("pause")
+def pause(
+    run: RunName,
+    reason: Annotated[str, typer.Option(help="The reason, shown by `everpoll why` and in the log.")] = "",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have no worker look at a run, and stop the clock of its budget, until it is resumed."""
+    info = with_store(url, lambda store: _operated(store, run, lambda one: one.pause(reason, by=actor())))
+    _print_operated(info, "is paused: its budget stands still until it is resumed", as_json=as_json)
+
+
+@runs.command("resume")
+def resume(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
+    """Resume a paused run: its next look is due now."""
+    was_paused = False
+
+    async def operate(one: WatchRun) -> None:
+        nonlocal was_paused
+        was_paused = await one.resume(by=actor())
+
+    info = with_store(url, lambda store: _operated(store, run, operate))
+    _print_operated(info, "is looked at again" if was_paused else "was not paused", as_json=as_json)
 
 
 async def _operated(store: Store, name: str, operate: Callable[[WatchRun], Awaitable[None]]) -> RunInfo:

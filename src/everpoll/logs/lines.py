@@ -16,6 +16,10 @@ from everpoll.logs.fields import ATTRIBUTES, NO_TASK, fields_of, label_of
 from everpoll.policy.visible_texts import escaped, visible
 
 INDENT = "    "
+HALF_CHARS = 20_000
+"""Characters at the beginning and at the end of a long traceback that are kept."""
+MARGIN_CHARS = 8_000
+"""Longer than any secret."""
 _OWN = frozenset({"task", "task_fields", *ATTRIBUTES.values()})
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -92,9 +96,19 @@ def _message(record: logging.LogRecord) -> str:
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     if record.exc_info and not record.exc_text:
         # Kept in the record, as `logging.Formatter` does, so that other handlers need not format it again.
-        record.exc_text = formatter.formatException(record.exc_info)
+        record.exc_text = _cut(formatter.formatException(record.exc_info))
     stack = formatter.formatStack(record.stack_info) if record.stack_info else ""
     return "\n".join(one for one in (record.exc_text, stack) if one)
+
+
+def _cut(traceback: str) -> str:
+    """Return a traceback without its middle if it is too long: an error's text may have a hundred megabytes."""
+    left_out = len(traceback) - 2 * HALF_CHARS
+    if left_out <= 0:
+        return traceback
+    # Masked before they are cut: half a secret would not be recognized.
+    start, end = _safe(traceback[: HALF_CHARS + MARGIN_CHARS]), _safe(traceback[-HALF_CHARS - MARGIN_CHARS :])
+    return f"{start[:HALF_CHARS]}\n… {left_out:,} characters left out …\n{end[-HALF_CHARS:]}"
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -6,10 +6,12 @@ from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from everpoll.http.stored_secrets import each_without_secrets, without_secrets
 from everpoll.server.shapes import Page, instant, instant_example
 from everpoll.stores.contract import TaskInfo, TaskState
+from everpoll.stores.operations import Pause
 from everpoll.watches import RunInfo
 from everpoll.watches.memory import Outcome
 from everpoll.watches.run_info import Fact, run_info
@@ -56,6 +58,8 @@ class RunItem(Struct, frozen=True, kw_only=True, gc=False):
     last_fact: FactItem | None
     """The last change of a fact in the log."""
     seq: int
+    paused: Pause | None
+    """The pause of the run: the reason, the operator and the time; null: it is not paused."""
 
 
 class RunDetail(RunItem, frozen=True, kw_only=True):
@@ -97,13 +101,14 @@ def run_items(tasks: Sequence[TaskInfo]) -> list[RunItem]:
 def _texts(info: RunInfo) -> list[Any]:
     """Return the fields that a remote may have written, and that may contain a secret."""
     fact = None if info.last_fact is None else {info.last_fact.name: info.last_fact.value}
-    return [info.id, info.reason, info.status, info.progress, info.target, fact]
+    pause = None if info.paused is None else info.paused.reason
+    return [info.id, info.reason, info.status, info.progress, info.target, fact, pause]
 
 
 def _item(shape: type[Shown], task: TaskInfo, info: RunInfo, texts: list[Any], **more: Any) -> Shown:
     """Return a run for lists; `texts` are its texts without secrets."""
     # No loop over the fields: a page has hundreds of runs.
-    run_id, reason, status, progress, target, fact = texts
+    run_id, reason, status, progress, target, fact, pause = texts
     return shape(
         id=run_id,
         watch=info.watch,
@@ -127,6 +132,7 @@ def _item(shape: type[Shown], task: TaskInfo, info: RunInfo, texts: list[Any], *
         target=target,
         last_fact=None if info.last_fact is None else _fact(info.last_fact, fact),
         seq=info.seq,
+        paused=None if info.paused is None else replace(info.paused, reason=pause),
         **more,
     )
 
@@ -174,6 +180,7 @@ ITEM: dict[str, Any] = {
     "target": "shell.example.com",
     "last_fact": {"name": "rowset", "value": "written", "at": instant_example(5), "look": 3},
     "seq": 2,
+    "paused": None,
 }
 DETAIL = ITEM | {
     "op": {"query": "select 1"},

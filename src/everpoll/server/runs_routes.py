@@ -18,10 +18,11 @@ from everpoll.server.answers import Reply, encoded
 from everpoll.server.explaining import explanation, without_secrets_in
 from everpoll.server.jobs_routes import CancelOrder
 from everpoll.server.problems import Problem, bad_argument
+from everpoll.server.queues_routes import PauseOrder
 from everpoll.server.route import ApiCall, Route
 from everpoll.server.route_kinds import detail, listing, order
 from everpoll.server.run_shapes import DETAIL, ITEM, RunDetail, RunPage, run_detail, run_items
-from everpoll.server.shapes import TASKS_LIMIT, After, Limit, task_number
+from everpoll.server.shapes import TASKS_LIMIT, After, Limit, instant_example, task_number
 from everpoll.server.streams import MEDIA as EVENTS
 from everpoll.server.streams import EventStream, frame
 from everpoll.stores.contract import Store, TaskFilter, TaskInfo, TaskState
@@ -135,6 +136,23 @@ async def extend_run(call: ApiCall) -> RunDetail:
     return await _changed(call, task)
 
 
+async def pause_run(call: ApiCall) -> RunDetail:
+    """Answer `POST /api/runs/{id}/pause`."""
+    order: PauseOrder = call.body or PauseOrder()
+    task = await _asked_for(call)
+    await _run(call, task).pause(order.reason, by=call.by)
+    return await _changed(call, task)
+
+
+async def resume_run(call: ApiCall) -> RunDetail:
+    """Answer `POST /api/runs/{id}/resume`."""
+    task = await _asked_for(call)
+    run = _run(call, task)
+    if not await run.resume(by=call.by):
+        raise Problem(409, f"{run.watch}:{run.id} is not paused")
+    return await _changed(call, task)
+
+
 def _run(call: ApiCall, task: TaskInfo) -> WatchRun:
     return WatchRun(call.serving.app.watches, task.name, run_info(task).id, task.id, is_new=False)
 
@@ -186,6 +204,7 @@ async def _found(store: Store, name: str) -> TaskInfo:
 
 
 _NO_ROWS = (404,)
+_PAUSED = {"reason": "the remote is being moved", "by": "HTTP from 10.1.2.3", "at": instant_example(0)}
 
 RUN_ROUTES = [
     listing(
@@ -255,6 +274,27 @@ RUN_ROUTES = [
         body_example={"time": "10m", "looks": 20},
         answer=RunDetail,
         example=DETAIL | {"budget_s": 2340.0, "budget_looks": 140},
+        problems=(404, 409),
+    ),
+    order(
+        path="/api/runs/{id}/pause",
+        noun="runs",
+        summary="Pause a run: no worker looks at it, and its budget stands still. 409: it has its outcome.",
+        handler=pause_run,
+        body=PauseOrder,
+        needs_body=False,
+        body_example={"reason": "the remote is being moved"},
+        answer=RunDetail,
+        example=DETAIL | {"phase": "paused", "next_look_at": None, "deadline_at": None, "paused": _PAUSED},
+        problems=(404, 409),
+    ),
+    order(
+        path="/api/runs/{id}/resume",
+        noun="runs",
+        summary="Resume a run: its next look is due at once. 409: it is not paused, or has its outcome.",
+        handler=resume_run,
+        answer=RunDetail,
+        example=DETAIL,
         problems=(404, 409),
     ),
     Route(

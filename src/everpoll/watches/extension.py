@@ -1,7 +1,7 @@
-"""Extensions: time and looks that a caller adds to the budget of a run.
+"""What a caller has ordered for one run: time and looks that are added to its budget, and its pause.
 
-They are stored with the operation, in the arguments of the run's task. A running look writes the run's memory and never
-its arguments, so it cannot undo an extension.
+Both are stored with the operation, in the arguments of the run's task. A running look writes the run's memory and never
+its arguments, so it can undo neither.
 """
 
 from typing import Any
@@ -17,15 +17,28 @@ _START = f'{{"{KEY}":'
 LOOKS_LIMIT = 1_000_000
 
 
-class Extension(Struct, frozen=True):
-    """The sum of all extensions of a run."""
+class RunPause(Struct, frozen=True, omit_defaults=True):
+    """Why a run is paused, and by which actor."""
+
+    reason: str = ""
+    by: str = ""
+
+    def __str__(self) -> str:
+        by = f"paused by {self.by}" if self.by else "paused"
+        return f"{by}: {self.reason}" if self.reason else by
+
+
+class Extension(Struct, frozen=True, omit_defaults=True):
+    """The sum of all extensions of a run, and its pause."""
 
     time_s: float = 0.0
     looks: int = 0
+    pause: RunPause | None = None
+    """None: it is not paused. Releases that do not know the field go on looking."""
 
     def __add__(self, more: "Extension") -> "Extension":
         time_s, looks = self.time_s + more.time_s, self.looks + more.looks
-        return Extension(min(time_s, LONGEST_S), min(looks, LOOKS_LIMIT))
+        return Extension(min(time_s, LONGEST_S), min(looks, LOOKS_LIMIT), self.pause)
 
     def __bool__(self) -> bool:
         return self.time_s > 0 or self.looks > 0

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from everpoll.stores.contract import TaskInfo
+from everpoll.stores.operations import Pause
 from everpoll.watches.extension import split_args
 from everpoll.watches.memory import Decision, Outcome, RunMemory
 
@@ -33,7 +34,7 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     watch: str
     task_id: int
     phase: str
-    """intent, looking, verifying, canceling, cleaning, needs_code, ended."""
+    """intent, looking, verifying, paused, canceling, cleaning, needs_code, ended."""
     outcome: Outcome | None
     reason: str | None
     status: str | None
@@ -67,6 +68,8 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     last_fact: Fact | None
     """The last change of a fact in the log."""
     seq: int
+    paused: Pause | None = None
+    """Why, by which actor and since when it is paused; None: it is not."""
 
 
 def memory_of(task: TaskInfo) -> RunMemory:
@@ -85,11 +88,12 @@ def run_info(task: TaskInfo) -> RunInfo:
     now = task.ended_at
     op, extension = split_args(task.args)
     budget_s = None if memory.budget_s is None else memory.budget_s + extension.time_s
+    pause = None if ended or memory.outcome is not None or task.cancel_requested else extension.pause
     return RunInfo(
         id=memory.run_id,
         watch=task.name,
         task_id=task.id,
-        phase="ended" if ended else "needs_code" if memory.parked else memory.phase,
+        phase="ended" if ended else "needs_code" if memory.parked else "paused" if pause else memory.phase,
         outcome=memory.outcome or ("failed" if ended else None),
         reason=memory.reason or memory.parked or _trail_reason(task),
         status=memory.status,
@@ -101,12 +105,12 @@ def run_info(task: TaskInfo) -> RunInfo:
         looks=memory.looks,
         budget_s=budget_s,
         budget_looks=None if memory.budget_looks is None else memory.budget_looks + extension.looks,
-        deadline_at=None if ended else _deadline(memory, budget_s),
+        deadline_at=None if ended or pause else _deadline(memory, budget_s),
         errors=memory.errors,
         counters=memory.counters,
         cleaned=memory.cleaned,
         created_at=task.created_at,
-        next_look_at=None if ended else task.due_at,
+        next_look_at=None if ended or pause else task.due_at,
         ended_at=task.ended_at,
         elapsed_s=None if now is None else memory.elapsed_s(memory.decided_at or now.timestamp()),
         log=tuple(memory.log),
@@ -115,7 +119,18 @@ def run_info(task: TaskInfo) -> RunInfo:
         target=_target(memory),
         last_fact=_last_fact(memory),
         seq=memory.seq,
+        paused=None if pause is None else Pause(reason=pause.reason, by=pause.by, at=_paused_since(task, memory)),
     )
+
+
+def _paused_since(task: TaskInfo, memory: RunMemory) -> datetime:
+    """Return when its budget was paused; before a worker has seen the pause, when an operator asked for it."""
+    asked = [entry["at"] for entry in task.trail if entry.get("what") == "pause" and "at" in entry]
+    at = asked[-1] if memory.paused_at is None and asked else memory.paused_at
+    try:
+        return task.created_at if at is None else datetime.fromtimestamp(at, UTC)
+    except (OverflowError, OSError, ValueError):
+        return task.created_at  # a row that was edited by hand
 
 
 def _deadline(memory: RunMemory, budget_s: float | None) -> datetime | None:

@@ -21,7 +21,7 @@ from everpoll.watches.cancel import cancel, read_reason
 from everpoll.watches.cleanup import cleanup
 from everpoll.watches.context import LookContext
 from everpoll.watches.decisions import decide
-from everpoll.watches.decisions.events import Admitted, Calls, Event, Failed, Leased, NeedsCode
+from everpoll.watches.decisions.events import Admitted, Calls, Event, Failed, Leased, NeedsCode, Paused
 from everpoll.watches.decisions.plans import Admit, Call, Due, Over, Plan
 from everpoll.watches.extension import extension_of
 from everpoll.watches.failures import broken, failed
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("everpoll.watches")
 
+PAUSED_S = 3_600.0
+"""How long a paused run waits until its row is leased again; resuming it makes it due at once."""
 STATES: dict[Outcome, EndState] = {"ready": "done", "failed": "failed", "timed_out": "failed", "canceled": "canceled"}
 
 
@@ -48,7 +50,8 @@ class Step:
     def __init__(self, runtime: "Runtime", run: Run, memory: RunMemory, op: Any) -> None:
         self.runtime = runtime
         watch = self.watch = runtime.watch
-        self.policy = watch.run_policy(extension_of(run.lease.args))
+        self._extension = extension_of(run.lease.args)
+        self.policy = watch.run_policy(self._extension)
         self.run = run
         self.op = op
         self.key = watch.key_of(memory.run_id)
@@ -76,8 +79,10 @@ class Step:
 
     async def take(self) -> Settlement:
         """Make the step."""
-        lease = self.run.lease
+        lease, pause = self.run.lease, self._extension.pause
         event: Event = Leased(lease.sequence, lease.cancel_requested)
+        if pause is not None and not lease.cancel_requested and self.memory.outcome is None:
+            event = Paused(str(pause), PAUSED_S)
         while True:
             plan = self._decided(event)
             if isinstance(plan, Call):

@@ -1,19 +1,20 @@
-"""`WatchRun`: a caller waits for a run with it, follows its events, cancels it and extends it."""
+"""`WatchRun`: a caller waits for a run with it, follows its events, and cancels, extends, pauses or resumes it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from everpoll.engine.actors import action
+from everpoll.engine.actors import action, checked_actor
 from everpoll.errors import BadInput, RunCanceled, RunFailed, RunTimedOut, StoreUnavailable, TaskNotFound, WrongState
 from everpoll.policy import Duration, human, seconds, whole_number
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.operations import Revision
-from everpoll.watches.extension import LOOKS_LIMIT, Extension, split_args, with_extension
+from everpoll.watches.extension import LOOKS_LIMIT, Extension, RunPause, split_args, with_extension
 from everpoll.watches.limits import REASON_LIMIT, short_text
 from everpoll.watches.memory import Outcome
 from everpoll.watches.run_info import RunInfo, run_info
@@ -118,9 +119,11 @@ class WatchRun:
         """Make the next look due at once; if a look is running, another one follows it.
 
         The breaker and the rate of the remote may still postpone the look. Raises `WrongState` if the run has its
-        outcome. `by` names the actor for the log.
+        outcome, or is paused. `by` names the actor for the log.
         """
-        await self._undecided_task("is not looked at any more")
+        task = await self._undecided_task("is not looked at any more")
+        if run_info(task).paused is not None:
+            raise WrongState(f"{self.watch}:{self.id} is paused: resume it first")
         store = await self._watches.store()
         if await store.revise([Revision(task_id=self.task_id, hurry=True, note=action("look-now", by))]) == [None]:
             await self._undecided_task("is not looked at any more")
@@ -131,19 +134,55 @@ class WatchRun:
         A look that is running keeps the budget that it began with. `by` names the actor for the log.
         """
         more = _more(time, looks)
-        store = await self._watches.store()
         note = action("extend", by, f"extended by {more}", time_s=more.time_s, looks=more.looks)
+        await self._change(lambda _task, before: before + more, note, "cannot be extended any more")
+
+    async def pause(self, reason: str = "", *, by: str = "") -> None:
+        """Have no worker look at the run, and stop the clock of its budget, until `resume()`.
+
+        A look that is running ends, and its answer counts. A cancel goes on. Pausing a paused run replaces the reason.
+        Raises `WrongState` if the run has its outcome, or is being canceled. `by` names the actor for the log.
+        """
+        kept, actor = short_text(reason, REASON_LIMIT), checked_actor(by)
+
+        def paused(task: TaskInfo, before: Extension) -> Extension:
+            if task.cancel_requested:
+                raise WrongState(f"{self.watch}:{self.id} cannot be paused any more: it is being canceled")
+            return replace(before, pause=RunPause(kept, actor))
+
+        note = action("pause", by, kept)
+        await self._change(paused, note, "cannot be paused any more", keeps_due=False)
+
+    async def resume(self, *, by: str = "") -> bool:
+        """Have the run looked at again, at once; return False if it was not paused. `by` names the actor."""
+        was_paused = False
+
+        def resumed(_task: TaskInfo, before: Extension) -> Extension:
+            nonlocal was_paused
+            was_paused = before.pause is not None
+            return replace(before, pause=None)
+
+        await self._change(resumed, action("resume", by), "is not looked at any more", keeps_due=False)
+        return was_paused
+
+    async def _change(
+        self, change: Callable[[TaskInfo, Extension], Extension], note: str, refusal: str, *, keeps_due: bool = True
+    ) -> None:
+        """Change what a caller has ordered for the run. Raise `WrongState` if it has its outcome."""
+        store = await self._watches.store()
         for tries_left in reversed(range(EXTEND_TRIES)):
-            task = await self._undecided_task("cannot be extended any more")
+            task = await self._undecided_task(refusal)
             op, before = split_args(task.args)
-            # An extension by another caller at the same time must not get lost, so the row must be as it was read.
+            if (after := change(task, before)) == before:
+                return
+            # A change by another caller at the same time must not get lost, so the row must be as it was read.
             # The last try overwrites it: if all others failed, the row is not in the form that everpoll writes.
             expects = encode(task.args) if tries_left else None
-            args = with_extension(op, before + more)
-            revision = Revision(task_id=task.id, args=args, expects=expects, keeps_due=True, note=note)
+            args = with_extension(op, after)
+            revision = Revision(task_id=task.id, args=args, expects=expects, keeps_due=keeps_due, note=note)
             if await store.revise([revision]) != [None]:
                 return
-        await self._undecided_task("cannot be extended any more")
+        await self._undecided_task(refusal)
 
     async def _undecided_task(self, refusal: str) -> TaskInfo:
         """Return the task of a run that has no outcome yet; else raise `WrongState`."""

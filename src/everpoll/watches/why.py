@@ -13,6 +13,7 @@ from everpoll.engine.why import Why, recorded
 from everpoll.engine.why import why as why_task
 from everpoll.policy import human
 from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
+from everpoll.stores.operations import Pause
 from everpoll.watches.extension import split_args
 from everpoll.watches.memory import Decision, RunMemory
 from everpoll.watches.run_info import RunInfo, memory_of, run_info
@@ -26,6 +27,7 @@ UNDER_WAY = {
     "verifying": "It is being looked at",
     "canceling": "It is being canceled",
     "cleaning": "It is being cleaned up",
+    "paused": "It is being looked at a last time before its pause",
     "needs_code": "It is being looked at, although it needed code before",
 }
 ENDS = {"ready": "It is ready", "failed": "It failed", "canceled": "It was canceled", "timed_out": "It timed out"}
@@ -46,6 +48,8 @@ def why(
     info, memory = run_info(task), memory_of(task)
     if info.ended_at is not None:
         answer = _ended(info)
+    elif info.paused is not None and task.state != "running":
+        answer = _paused(info.paused, now)
     elif task.state == "running":
         answer = _under_way(task, info, workers, now, gone)
     elif task.due_at > now:
@@ -107,6 +111,15 @@ def _waiting(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) ->
         begun = "started" if info.phase == "intent" else "looked at"
         return Why(f"It was begun with a delay, and is first {begun} {due}.")
     return _by_rule(last, info, _pause_of(memory, now), due)
+
+
+def _paused(pause: Pause, now: datetime) -> Why:
+    by = f" by {pause.by}" if pause.by else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    verdict = (
+        f"It is paused{by}, for {_span(pause.at, now)}{reason}. No worker looks at it, and its budget stands still."
+    )
+    return Why(verdict, advice="`everpoll runs resume` makes its next look due at once")
 
 
 def _pause_of(memory: RunMemory, now: datetime) -> str:

@@ -208,6 +208,20 @@ const LIFECYCLE: Mutant[] = [
 const PUSH: Mutant[] = [
   mutant(
     "push with polling as the fallback",
+    "the safety interval holds without push, too",
+    "schedule",
+    "state.pushAlive && policy.safetyEveryS !== null",
+    "policy.safetyEveryS !== null",
+  ),
+  mutant(
+    "push with polling as the fallback",
+    "push without a safety interval looks all the time",
+    "schedule",
+    "state.pushAlive && policy.safetyEveryS !== null ? policy.safetyEveryS : state.baseS",
+    "state.pushAlive ? (policy.safetyEveryS ?? 0) : state.baseS",
+  ),
+  mutant(
+    "push with polling as the fallback",
     "a live push does not slow polling",
     "schedule",
     "state.pushAlive && policy.safetyEveryS !== null ? policy.safetyEveryS : state.baseS",

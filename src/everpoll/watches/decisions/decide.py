@@ -2,6 +2,7 @@
 
     outcome known?  ──▶ clean up                                                     (after the outcome is committed)
     canceled?       ──▶ ask the remote to cancel, look until it has ended, or time is over
+    paused?         ──▶ later, and the budget stands still                           (the shell sends `Paused`)
     not started?    ──▶ adopt what an earlier lease has started, else start          (both with the same key)
     budget spent?   ──▶ timed out
     remote refused? ──▶ later                                                        (by its rate or its breaker)
@@ -29,6 +30,7 @@ from everpoll.watches.decisions.events import (
     Leased,
     Looked,
     NeedsCode,
+    Paused,
     Postponed,
     StartReturned,
     Verified,
@@ -120,6 +122,14 @@ def _needs_code(draft: Draft, event: NeedsCode) -> Plan:
     return draft.make_due(event.wait_s, "needs_code", why)
 
 
+def _paused(draft: Draft, event: Paused) -> Plan:
+    """Make no look: the budget is paused until the run is resumed or canceled."""
+    memory, now = draft.memory, draft.now
+    memory.begun_at = now if memory.begun_at is None else memory.begun_at
+    memory.pause(now)
+    return draft.make_due(event.wait_s, "paused", short_text(event.why, REASON_LIMIT))
+
+
 _RULES: dict[type[Any], Callable[[Draft, Any], Plan]] = {
     Leased: _leased,
     Admitted: _admitted,
@@ -134,4 +144,5 @@ _RULES: dict[type[Any], Callable[[Draft, Any], Plan]] = {
     Failed: _failed,
     Broken: _broken,
     NeedsCode: _needs_code,
+    Paused: _paused,
 }

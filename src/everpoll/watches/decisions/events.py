@@ -158,6 +158,13 @@ class NeedsCode(Struct, frozen=True, tag="needs_code"):
     wait_s: float
 
 
+class Paused(Struct, frozen=True, tag="paused"):
+    """An operator has paused the run: it is not looked at until it is resumed."""
+
+    why: str
+    wait_s: float
+
+
 Event: TypeAlias = (
     Leased
     | Admitted
@@ -172,4 +179,5 @@ Event: TypeAlias = (
     | Failed
     | Broken
     | NeedsCode
+    | Paused
 )
