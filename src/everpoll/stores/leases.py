@@ -59,6 +59,8 @@ class Leased(Struct, frozen=True, gc=False):
     waited_us: Sequence[float] = ()
     """How long each task had been due, in microseconds; a single value if all differ by less than ALIKE_SHARE; empty if
     unknown."""
+    is_costly: bool = False
+    """True if the poll had to count for limits: its caller should rather ask seldom, for many slots at once."""
 
 
 class Ended(Struct, frozen=True, gc=False):

@@ -35,6 +35,8 @@ class LimitVisits:
         self._is_short = False
         self._aged_at = float("-inf")
         self._found_aged = False
+        self.only_limits = False
+        """True if the last poll found tasks with limits only, and at least half of what it asked for."""
         self.aged_after = ""
         """The last key that a poll for aged tasks has seen: the next one goes on after it."""
         self.turns: dict[str, str] = {}
@@ -57,6 +59,7 @@ class LimitVisits:
         """
         self._run = self._run + 1 if found >= asked and found - started >= RUN_ROWS else 0
         self._is_short = False
+        self.only_limits = 0 < found == started and 2 * found >= asked
 
     def visited(self, keys: int, started: int, took_s: float, *, left_over: int = 0) -> None:
         """Record how many keys a poll visited, how many tasks started there, and how many slots it left over.

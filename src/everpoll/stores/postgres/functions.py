@@ -31,9 +31,9 @@ KEPT = (
 # Defined in this order: a function in SQL is checked when it is made, so what it calls must be there.
 FILES = (
     *("trail", "partitions", "counts", "lookup", "feed", "flows", "move", "promote", "limited", "lease", "lease_run"),
-    *("recover", "settle", "rescue", "beat", "cancel", "revise", "retry", "forget", "pause", "set_aside", "unique"),
-    *("enqueue", "together", "own_transaction", "health_record", "health_figures", "health_looks"),
-    *("health_dependencies", "health_upkeep"),
+    *("lease_limited", "recover", "settle", "rescue", "beat", "cancel", "revise", "retry", "forget", "pause"),
+    *("set_aside", "unique", "enqueue", "together", "own_transaction", "health_record", "health_figures"),
+    *("health_looks", "health_dependencies", "health_upkeep"),
 )
 
 TABLE = """create table if not exists everpoll.function_sets (
@@ -60,6 +60,7 @@ _LISTS = {
     "canceled meanwhile": canceled_event().body,
     "replaced": REPLACED,
     "visits": str(VISITS),
+    "lock of keys": "7340119",
     "details": DETAILS,
     "has details": HAS_DETAILS,
     "differ": DIFFER,

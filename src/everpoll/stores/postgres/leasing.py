@@ -23,12 +23,13 @@ from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased, Settlement, Wor
 from everpoll.stores.limit_visits import LimitVisits
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.held_leases import HeldLeases
-from everpoll.stores.postgres.marks import Marks, Ranges, SweepQuery
+from everpoll.stores.postgres.marks import LOWEST, RANK_END, RANK_MIN, Marks, Ranges, SweepQuery
 
 logger = logging.getLogger("everpoll.stores")
 
 LEASE = versioned("""select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
     $16, $17, $18, $19, $20, $21)""")
+LEASE_LIMITED = versioned("select * from everpoll.lease_limited($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
 LEASE_RUN = versioned("select * from everpoll.lease_run($1, $2, $3, $4, $5, $6, $7, $8)")
 BEHIND = versioned("select * from everpoll.behind($1, $2, $3, $4, $5)")
 RECOVER = versioned("select everpoll.recover($1, $2, $3)")
@@ -38,6 +39,10 @@ UNDER_WAY_S = 0.02
 """How long a poll waits at most for settlements under way, after which more tasks of a limit may start. Without this
 wait, polls of four processes that share keys find half of the tasks that they ask for."""
 NO_LIMITS: list[Any] = [False, *[None] * 6]
+EVERYWHERE: tuple[list[Any], ...] = ([RANK_MIN], [LOWEST], [RANK_END])
+"""The range of a full poll."""
+USUAL: tuple[Iterable[Any], ...] = (repeat(None), repeat(None), repeat(0), repeat(1), repeat(False))
+"""What most tasks have: no memory, no key, no rescue, version 1, not canceled."""
 EMPTY: tuple[list[int], list[int]] = ([], [])
 
 
@@ -169,6 +174,10 @@ class Leasing:
             leased = await self._poll_in_run(incarnation, rooms, most, ranges)
             if leased is not None:
                 return leased
+        if len(rooms) == 1 and aging_s is None and self._limit_visits.only_limits:
+            leased = await self._poll_limits(incarnation, rooms, most, ranges)
+            if leased is not None:
+                return leased
         queues, caps = list(rooms), [max(0, min(room, most)) for room in rooms.values()]
         where = [None] * 4 if ranges.is_full else [ranges.queues, ranges.ranks_from, ranges.dues_from, ranges.ranks_to]
         row = await self._call(
@@ -219,6 +228,37 @@ class Leasing:
         if known:
             return Leased([lease for lease in leases if lease.id not in known], 0.0, at=row["at"])
         return Leased(leases, at=row["at"], waited_us=row["waited_us"] if leases else [])
+
+    async def _poll_limits(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased | None:
+        """Poll by the function for tasks with limits; None where it finds none, or the other one has to be asked."""
+        ((queue, room),) = rooms.items()
+        most, visits, card = max(0, min(room, most)), self._limit_visits, self._cards.get(incarnation)
+        rules = {} if card is None else card.limits
+        row = await self._call(
+            LEASE_LIMITED,
+            incarnation,
+            most,
+            queue,
+            limits.LEASE_BYTES,
+            *(EVERYWHERE if ranges.is_full else (ranges.ranks_from, ranges.dues_from, ranges.ranks_to)),
+            ranges.waits_from[0],
+            visits.turns.get(queue),
+            list(rules),
+            [one.running for one in rules.values()],
+            [one.starts for one in rules.values()],
+        )
+        leases = _leases(row, repeat(queue), row["of_keys"])
+        visits.polled(len(leases), most, started=len(leases))
+        if not leases:
+            return None
+        known = self._take(incarnation, row)
+        self._marks.polled(ranges, row["took_s"], len(leases), most)
+        visits.visited(row["visited"], len(leases), row["took_s"], left_over=most - len(leases))
+        visits.turns[queue] = row["served_key"]
+        self._limited.update(lease.id for lease in leases)
+        if known:
+            return Leased([lease for lease in leases if lease.id not in known], 0.0, at=row["at"])
+        return Leased(leases, at=row["at"], waited_us=row["waited_us"], is_costly=True)
 
     async def _call(self, statement: str, incarnation: int, *values: Any) -> Any:
         """Call a function that leases. Raises `LeaseLost` if the worker was declared dead."""
@@ -276,15 +316,16 @@ class Leasing:
     def _answer(self, row: Any, ranges: Ranges, leases: list[Lease], most: int) -> Leased:
         next_due_s: float | None = row["next_due_s"]
         waited_us: list[float] = row["waited_us"] if leases else []
+        is_costly = bool(row["started"])
         if row["is_cut"]:
-            return Leased(leases, at=row["at"], waited_us=waited_us)
+            return Leased(leases, at=row["at"], waited_us=waited_us, is_costly=is_costly)
         if len(leases) < most and (row["has_more"] or not ranges.is_whole):
             # Due tasks are left: other transactions have them locked, or they were not visited.
-            return Leased(leases, 0.0, at=row["at"], waited_us=waited_us)
+            return Leased(leases, 0.0, at=row["at"], waited_us=waited_us, is_costly=is_costly)
         # In a run of full batches a marked poll may miss due tasks before the marks, so it never says that it has all.
         is_all = ranges.asks_waiting and len(leases) < most
         next_due_s = None if next_due_s is None else max(0.0, next_due_s)
-        return Leased(leases, next_due_s, at=row["at"], is_all=is_all, waited_us=waited_us)
+        return Leased(leases, next_due_s, at=row["at"], is_all=is_all, waited_us=waited_us, is_costly=is_costly)
 
     def _remember(self, row: Any, ranges: Ranges, found: int, most: int) -> None:
         self._marks.polled(ranges, row["took_s"], found, most, is_run=not row["is_direct"])
@@ -346,13 +387,15 @@ def _each(leased: Leased) -> list[float]:
     return waited_us * count if len(waited_us) == 1 else waited_us
 
 
-def _leases(row: Any, in_queues: Iterable[str]) -> list[Lease]:
+def _leases(row: Any, in_queues: Iterable[str], of_keys: Iterable[str] | None = None) -> list[Lease]:
+    """Return what the row has; `of_keys`: the key of a limit of each task, where all of them have one."""
     ids = row["ids"]
     if not ids:
         return []
     sequences = row["sequences"]
     # The attempt equals the sequence, unless an attempt was refunded: such a task has its own values in the second set.
-    leases = list(map(Lease, ids, sequences, sequences, row["names"], in_queues, row["args"]))
+    more = () if of_keys is None else (*USUAL, of_keys)
+    leases = list(map(Lease, ids, sequences, sequences, row["names"], in_queues, row["args"], *more))
     if row["detailed_ids"]:
         columns = ("attempts", "memories", "keys", "rescues", "versions", "canceled", "limit_keys")
         details = zip(*(row[column] for column in columns), strict=True)

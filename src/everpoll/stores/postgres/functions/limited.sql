@@ -196,7 +196,7 @@ begin
                 for place in 1 .. coalesce(cardinality(found_keys), 0) loop
                     is_enough := opened >= 64 or is_one_line and startable_tasks >= most_tasks;
                     exit when is_enough;
-                    if pg_try_advisory_xact_lock(hashtextextended(found_keys[place], 7340119)) then
+                    if pg_try_advisory_xact_lock(hashtextextended(found_keys[place], {lock of keys})) then
                         open_queues := open_queues || its_queue;
                         open_ranks := open_ranks || its_rank;
                         open_keys := open_keys || found_keys[place];
@@ -227,7 +227,7 @@ begin
         select array_agg(o.queue order by o.nth), array_agg(o.rank order by o.nth), array_agg(o.key order by o.nth),
                array_agg(o.running order by o.nth), array_agg(o.starts order by o.nth), array_agg(o.per_s order by o.nth)
           into open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s
-          from (select u.*, pg_try_advisory_xact_lock(hashtextextended(u.key, 7340119)) as is_ours
+          from (select u.*, pg_try_advisory_xact_lock(hashtextextended(u.key, {lock of keys})) as is_ours
                   from unnest(open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s) with ordinality
                        u(queue, rank, key, running, starts, per_s, nth)) o
          where o.is_ours;
