@@ -76,7 +76,7 @@ async def connected(order: gate.Order) -> tuple[asyncpg.Connection, Statements]:
 
 async def drain(order: gate.Order) -> None:
     connection, sql = await connected(order)
-    fill = f"insert into {sql.table} (name, args) select 'noop', $1::json from generate_series(1, $2)"  # noqa: S608
+    fill = f"insert into {sql.table} (kind, name, args) select 'job', 'noop', $1::json from generate_series(1, $2)"  # noqa: S608
     await connection.execute(fill, gate.PAYLOAD, order["jobs"])
     gate.ready()
     began, cpu_s, done = 0.0, time.process_time(), 0
